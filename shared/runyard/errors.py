@@ -1,0 +1,202 @@
+"""The tree of errors. A class declares its code, HTTP status and whether a retry may help; an instance carries fields.
+
+    RunyardError
+    |- CallerError            the call was wrong: 4xx, nothing was stored
+    |- Unavailable            503: a part is away, the same call may succeed later
+    `- RunError               stored on the run and sent as its `error` frame
+    Signal                    not an error: control flow of a worker, logged at info
+    |- GenerationLost         the run belongs to another worker now
+    `- WorkerGone             this process lost its row and must drop its runs
+    StartError                a process cannot start; one line that says what to do
+
+A third party's exception is translated once, in the adapter that met it, `from` its cause.
+"""
+
+from typing import Any, ClassVar
+
+
+class RunyardError(Exception):
+    code: ClassVar[str] = "INTERNAL"
+    status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, **fields: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fields = fields
+
+    def body(self, request_id: str | None = None) -> dict[str, Any]:
+        """The one body, in an HTTP answer and in an `error` frame alike.
+
+        `{"error": {"code": "RUN_BUSY", "message": "...", "requestId": "req_...", "retryable": false, ...fields}}`
+        """
+        return error_body(
+            code=self.code, message=self.message, request_id=request_id, retryable=self.retryable, fields=self.fields
+        )
+
+
+def error_body(
+    *, code: str, message: str, request_id: str | None, retryable: bool, fields: dict[str, Any]
+) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message, "requestId": request_id, "retryable": retryable, **fields}}
+
+
+class InternalError(RunyardError):
+    """An exception of our own code that nobody foresaw: the log has it under the request's id, the caller a code."""
+
+
+# The call was wrong ------------------------------------------------------------------------------------------------
+
+
+class CallerError(RunyardError):
+    status = 400
+
+
+class InvalidArgs(CallerError):
+    code = "INVALID_ARGS"
+
+
+class InputRequired(CallerError):
+    code = "AGENT_INPUT_REQUIRED"
+
+
+class Unauthenticated(CallerError):
+    code = "UNAUTHENTICATED"
+    status = 401
+
+
+class Forbidden(CallerError):
+    code = "FORBIDDEN"
+    status = 403
+
+
+class ModelNotAllowed(CallerError):
+    code = "MODEL_NOT_ALLOWED"
+    status = 403
+
+
+class RouteNotFound(CallerError):
+    code = "NOT_FOUND"
+    status = 404
+
+
+class AgentNotFound(CallerError):
+    code = "AGENT_NOT_FOUND"
+    status = 404
+
+
+class RunNotFound(CallerError):
+    """Also: the run is not the caller's. The two are told apart by nothing."""
+
+    code = "RUN_NOT_FOUND"
+    status = 404
+
+
+class StreamNotFound(CallerError):
+    """Unknown, expired or foreign: one and the same answer."""
+
+    code = "STREAM_NOT_FOUND"
+    status = 404
+
+
+class MethodNotAllowed(CallerError):
+    code = "METHOD_NOT_ALLOWED"
+    status = 405
+
+
+class AgentMismatch(CallerError):
+    code = "AGENT_MISMATCH"
+    status = 409
+
+
+class RunBusy(CallerError):
+    code = "RUN_BUSY"
+    status = 409
+    retryable = True
+
+
+class StreamGone(CallerError):
+    """The cursor fell below what is kept. Fields: `oldestSeq`."""
+
+    code = "STREAM_GONE"
+    status = 410
+
+
+class PayloadTooLarge(CallerError):
+    code = "PAYLOAD_TOO_LARGE"
+    status = 413
+
+
+# A part is away ----------------------------------------------------------------------------------------------------
+
+
+class Unavailable(RunyardError):
+    status = 503
+    retryable = True
+
+
+class StoreUnavailable(Unavailable):
+    """The database or Redis does not answer, or cannot be written."""
+
+    code = "STORE_UNAVAILABLE"
+
+
+class NotReady(Unavailable):
+    code = "NOT_READY"
+
+
+# What ends a run ---------------------------------------------------------------------------------------------------
+
+
+class RunError(RunyardError):
+    """Stored on the run as `{code, message}`; the invocation fails with it."""
+
+
+class MaxSteps(RunError):
+    code = "AGENT_MAX_STEPS"
+
+
+class ProviderError(RunError):
+    """The model's provider refused, failed, fell silent or cut its stream."""
+
+    code = "PROVIDER_ERROR"
+    status = 502
+
+
+class ModelNotConfigured(RunError):
+    """No model, or no key for it. The message names the setting."""
+
+    code = "MODEL_NOT_CONFIGURED"
+    status = 503
+
+
+class RunTimeout(RunError):
+    """Nothing came for the agent's `timeout_s`: no event from the model, no running tool."""
+
+    code = "RUN_TIMEOUT"
+    status = 504
+
+
+class RunCrashed(RunError):
+    """The invocation's workers died too often."""
+
+    code = "RUN_CRASHED"
+
+
+# Signals -----------------------------------------------------------------------------------------------------------
+
+
+class Signal(Exception):  # noqa: N818 - not an error
+    """A worker's control flow."""
+
+
+class GenerationLost(Signal):
+    """A write was refused: the run's generation is not the one its worker claimed."""
+
+
+class WorkerGone(Signal):
+    """This process's row in `workers` is gone: others count it as dead, its runs belong to nobody or to them."""
+
+
+class StartError(Exception):
+    """A process cannot start. The message is one line that says what to do."""

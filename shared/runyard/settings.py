@@ -1,0 +1,121 @@
+"""Every setting, once: environment variables with the prefix `RUNYARD_`.
+
+Nothing reads the environment at import: `gateway/runyard_gateway/app.py`, `workers/runyard_workers/main.py` and the
+command build one `Settings` each and pass its parts on. `.env.example` and the table in `docs/settings.md` are held
+equal to this class by a test. The provider SDKs' own variables (`ANTHROPIC_API_KEY`, `ANTHROPIC_BASE_URL`) keep their
+names and are read by the SDKs.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from runyard.errors import StartError
+
+Names = Annotated[tuple[str, ...], NoDecode]
+"""A comma-separated list: `default,bulk`."""
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+JWT_SECRET_MIN_BYTES = 32  # RFC 7518, section 3.2: a key of the hash's size or larger for HS256
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(
+        env_prefix="RUNYARD_", frozen=True, extra="ignore", env_ignore_empty=True, hide_input_in_errors=True
+    )
+
+    database_url: str = Field(description="postgresql://user@host/name or sqlite:///path/to/file.db")
+    redis_url: str = Field(description="Where frames live: redis://, rediss:// or unix://")
+    broker_url: str = Field(description="Where messages live: amqp(s):// or redis(s):// or unix://")
+    prefix: str = Field(default="runyard", description="Begins every Redis key, channel and broker queue")
+
+    auth: Literal["dev", "jwt"] | None = Field(
+        default=None, description="Required by the gateway. dev trusts everybody as the user dev, on loopback only"
+    )
+    jwt_secret: SecretStr | None = Field(default=None, description="HS256 secret of 32 bytes or more, for auth=jwt")
+    cors_origins: Names = Field(default=(), description="Origins that browsers may call from, comma-separated")
+    host: str = Field(default="127.0.0.1", description="Address the gateway listens on")
+    port: int = Field(default=8000, ge=0, le=65535, description="Port the gateway listens on")
+    body_max_bytes: int = Field(default=1_048_576, ge=1024, description="Largest request body, in bytes")
+
+    agents: Path | None = Field(default=None, description="Required by workers: the folder of agent files")
+    model: str | None = Field(default=None, description="Model of agents that name none")
+    models_allowed: Names = Field(default=(), description="Models a call may ask for; empty: only the agent's own")
+    queues: Names = Field(default=("default",), description="Queues a worker serves, comma-separated")
+    worker_slots: int = Field(default=32, ge=1, le=10_000, description="Runs a worker process executes at once")
+    drain_s: float = Field(default=25, ge=0, description="Seconds a worker has to give its runs back on SIGTERM")
+
+    stream_retain_s: int = Field(default=3600, ge=1, description="Seconds a stream is kept after its end")
+    stream_max_bytes: int = Field(default=4_194_304, ge=1, description="Bytes of frames kept per stream")
+    stream_max: int = Field(default=20_000, ge=1, description="Finished streams kept; beyond it the oldest go")
+
+    dev: bool = Field(default=False, description="Set by `runyard dev`: without a key models are the demo model")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least severe logged")
+
+    @field_validator("cors_origins", "models_allowed", "queues", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(name for part in value.split(",") if (name := part.strip()))
+        return value
+
+    @field_validator("queues")
+    @classmethod
+    def _some_queue(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise ValueError("names no queue")
+        return value
+
+    @field_validator("database_url")
+    @classmethod
+    def _known_database(cls, value: str) -> str:
+        if not value.startswith(("postgresql://", "postgres://", "sqlite:///")):
+            raise ValueError("must begin with postgresql:// or sqlite:///")
+        return value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _known_redis(cls, value: str) -> str:
+        if not value.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError("must begin with redis://, rediss:// or unix://")
+        return value
+
+    @field_validator("broker_url")
+    @classmethod
+    def _known_broker(cls, value: str) -> str:
+        if not value.startswith(("amqp://", "amqps://", "redis://", "rediss://", "unix://")):
+            raise ValueError("must begin with amqp://, amqps://, redis://, rediss:// or unix://")
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.auth == "dev" and self.host not in LOOPBACK:
+            raise ValueError("RUNYARD_AUTH=dev trusts every caller: RUNYARD_HOST must be a loopback address")
+        if self.auth == "jwt" and self.jwt_secret is None:
+            raise ValueError("RUNYARD_AUTH=jwt needs RUNYARD_JWT_SECRET")
+        if self.jwt_secret and len(self.jwt_secret.get_secret_value().encode()) < JWT_SECRET_MIN_BYTES:
+            raise ValueError(f"RUNYARD_JWT_SECRET must have {JWT_SECRET_MIN_BYTES} bytes or more")
+        return self
+
+    @classmethod
+    def load(cls) -> Self:
+        """Read the environment.
+
+        Raises:
+            StartError: one line per setting that is missing or cannot be parsed; values are not shown.
+        """
+        try:
+            return cls()  # type: ignore[call-arg]  # the required fields come from the environment
+        except ValidationError as error:
+            raise StartError("; ".join(_explain(item["loc"], item["msg"]) for item in error.errors())) from None
+
+
+def _explain(location: tuple[int | str, ...], message: str) -> str:
+    if not location:
+        return message.removeprefix("Value error, ")
+    name = f"RUNYARD_{str(location[0]).upper()}"
+    if message == "Field required":
+        return f"{name} is not set"
+    return f"{name}: {message.removeprefix('Value error, ')}"
