@@ -186,7 +186,7 @@ class RunCrashed(RunError):
 # Signals -----------------------------------------------------------------------------------------------------------
 
 
-class Signal(Exception):  # noqa: N818 - not an error
+class Signal(Exception):
     """A worker's control flow."""
 
 

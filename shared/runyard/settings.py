@@ -107,7 +107,7 @@ class Settings(BaseSettings):
             StartError: one line per setting that is missing or cannot be parsed; values are not shown.
         """
         try:
-            return cls()  # type: ignore[call-arg]  # the required fields come from the environment
+            return cls()
         except ValidationError as error:
             raise StartError("; ".join(_explain(item["loc"], item["msg"]) for item in error.errors())) from None
 
