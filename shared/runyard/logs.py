@@ -1,0 +1,60 @@
+"""One log for a process: structlog's events and the libraries' records leave through one handler, on stderr."""
+
+import logging
+import sys
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+QUIET_LIBRARIES = ("alembic", "asyncio", "dramatiq", "pika", "sqlalchemy", "uvicorn")
+"""Their own info records tell of each connection and each request; ours tell of each change of state."""
+
+
+def configure(role: str, level: str, *, json: bool) -> None:
+    """Set the process's logging up; called once, by the command or an entry point. A second call replaces the first.
+
+    `role` ("gateway", "worker") stands in every JSON line; console lines leave it out, since `runyard dev` begins each
+    line with it. `level` is one of "debug", "info", "warning", "error". `json`: one object a line, for machines;
+    otherwise columns and plain tracebacks, for a person.
+    """
+    common: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso" if json else "%H:%M:%S", utc=json),
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *common,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,  # module-level loggers follow a later configure
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *(_for_machines(role) if json else _for_a_person()),
+            ],
+            foreign_pre_chain=[*common, structlog.stdlib.add_logger_name],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    for name in QUIET_LIBRARIES:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+
+
+def _for_machines(role: str) -> list[Processor]:
+    def add_role(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        return {"role": role, **event}
+
+    return [add_role, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+
+
+def _for_a_person() -> list[Processor]:
+    return [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
