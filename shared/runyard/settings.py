@@ -21,12 +21,36 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 JWT_SECRET_MIN_BYTES = 32  # RFC 7518, section 3.2: a key of the hash's size or larger for HS256
 
 
-class Settings(BaseSettings):
+class DatabaseSettings(BaseSettings):
+    """All that `runyard migrate` needs."""
+
     model_config = SettingsConfigDict(
         env_prefix="RUNYARD_", frozen=True, extra="ignore", env_ignore_empty=True, hide_input_in_errors=True
     )
 
     database_url: str = Field(description="postgresql://user@host/name or sqlite:///path/to/file.db")
+
+    @field_validator("database_url")
+    @classmethod
+    def _known_database(cls, value: str) -> str:
+        if not value.startswith(("postgresql://", "postgres://", "sqlite:///")):
+            raise ValueError("must begin with postgresql:// or sqlite:///")
+        return value
+
+    @classmethod
+    def load(cls) -> Self:
+        """Read the environment.
+
+        Raises:
+            StartError: one line per setting that is missing or cannot be parsed; values are not shown.
+        """
+        try:
+            return cls()
+        except ValidationError as error:
+            raise StartError("; ".join(_explain(item["loc"], item["msg"]) for item in error.errors())) from None
+
+
+class Settings(DatabaseSettings):
     redis_url: str = Field(description="Where frames live: redis://, rediss:// or unix://")
     broker_url: str = Field(description="Where messages live: amqp(s):// or redis(s):// or unix://")
     prefix: str = Field(default="runyard", description="Begins every Redis key, channel and broker queue")
@@ -68,13 +92,6 @@ class Settings(BaseSettings):
             raise ValueError("names no queue")
         return value
 
-    @field_validator("database_url")
-    @classmethod
-    def _known_database(cls, value: str) -> str:
-        if not value.startswith(("postgresql://", "postgres://", "sqlite:///")):
-            raise ValueError("must begin with postgresql:// or sqlite:///")
-        return value
-
     @field_validator("redis_url")
     @classmethod
     def _known_redis(cls, value: str) -> str:
@@ -98,18 +115,6 @@ class Settings(BaseSettings):
         if self.jwt_secret and len(self.jwt_secret.get_secret_value().encode()) < JWT_SECRET_MIN_BYTES:
             raise ValueError(f"RUNYARD_JWT_SECRET must have {JWT_SECRET_MIN_BYTES} bytes or more")
         return self
-
-    @classmethod
-    def load(cls) -> Self:
-        """Read the environment.
-
-        Raises:
-            StartError: one line per setting that is missing or cannot be parsed; values are not shown.
-        """
-        try:
-            return cls()
-        except ValidationError as error:
-            raise StartError("; ".join(_explain(item["loc"], item["msg"]) for item in error.errors())) from None
 
 
 def _explain(location: tuple[int | str, ...], message: str) -> str:
