@@ -141,6 +141,10 @@ class StoreUnavailable(Unavailable):
     code = "STORE_UNAVAILABLE"
 
 
+class CommitUnknown(StoreUnavailable):
+    """A commit was sent and no answer came: it may or may not have happened. Whoever wrote reads the rows again."""
+
+
 class NotReady(Unavailable):
     code = "NOT_READY"
 

@@ -1,0 +1,177 @@
+"""Accepting a call: one transaction that creates or continues a run. Once it is committed the run is never lost."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard.db.locks import lock_owned
+from runyard.db.records import Run
+from runyard.db.tables import agent_inputs, agent_invocations, agent_runs
+from runyard.errors import AgentMismatch, RunBusy, RunNotFound
+from runyard.ids import InputId, InvocationId, RequestId, RunId, StreamId
+from runyard.runs import BUSY, RunEvent, RunStatus, after
+
+ZERO_COST = {"amount": 0.0, "currency": "USD", "unpriced": False}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewTurn:
+    """A checked call. Its ids are made by whoever accepts it, so that a commit of unknown outcome can be looked up."""
+
+    tenant_id: str
+    user_id: str
+    agent: str
+    queue: str
+    content: str | list[dict[str, Any]]
+    options: dict[str, Any]
+    run_id: RunId
+    invocation_id: InvocationId
+    input_id: InputId
+    stream_id: StreamId
+    request_id: RequestId
+    at: int
+    continues: str | None = None
+    session_id: str | None = None
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> RunId:
+    """Create a run, or continue the one that `continues` or `session_id` names.
+
+    Raises:
+        RunNotFound: `continues` names no run of this user.
+        AgentMismatch: the run belongs to another agent.
+        RunBusy: an invocation is in progress.
+    """
+    run = await _run_to_continue(connection, turn)
+    if run is None:
+        run_id, position = turn.run_id, 1
+    else:
+        await _continue(connection, run, turn)
+        run_id, position = run.id, await _next_position(connection, run.id)
+    await connection.execute(
+        sa.insert(agent_invocations),
+        {
+            "id": turn.invocation_id,
+            "run_id": run_id,
+            "stream_id": turn.stream_id,
+            "request_id": turn.request_id,
+            "status": RunStatus.QUEUED,
+            "options": turn.options,
+            "steps": 0,
+            "usage": {},
+            "cost": ZERO_COST,
+            "stream_closed": False,
+            "created_at": turn.at,
+        },
+    )
+    await connection.execute(
+        sa.insert(agent_inputs),
+        {
+            "id": turn.input_id,
+            "run_id": run_id,
+            "invocation_id": turn.invocation_id,
+            "position": position,
+            "content": turn.content,
+            "created_at": turn.at,
+        },
+    )
+    return run_id
+
+
+async def _run_to_continue(connection: AsyncConnection, turn: NewTurn) -> Run | None:
+    """The run, locked; None when this call created it."""
+    if turn.continues is not None:
+        run = await lock_owned(connection, turn.continues, tenant_id=turn.tenant_id, user_id=turn.user_id)
+        if run is None:
+            raise RunNotFound("Run not found", runId=turn.continues)
+        return run
+    if turn.session_id is None:
+        await _create(connection, turn)
+        return None
+    run = await _lock_session(connection, turn)
+    if run is not None or await _create(connection, turn):
+        return run
+    # Another call created the session between the two statements; its commit was awaited by the insert.
+    run = await _lock_session(connection, turn)
+    assert run is not None
+    return run
+
+
+async def _lock_session(connection: AsyncConnection, turn: NewTurn) -> Run | None:
+    row = (
+        await connection.execute(
+            sa.select(agent_runs)
+            .where(
+                agent_runs.c.tenant_id == turn.tenant_id,
+                agent_runs.c.agent == turn.agent,
+                agent_runs.c.user_id == turn.user_id,
+                agent_runs.c.session_id == turn.session_id,
+            )
+            .with_for_update()
+        )
+    ).one_or_none()
+    return None if row is None else Run(**row._mapping)
+
+
+async def _create(connection: AsyncConnection, turn: NewTurn) -> bool:
+    """Whether the row was inserted: not when its session exists."""
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    statement = insert(agent_runs).on_conflict_do_nothing(
+        index_elements=["tenant_id", "agent", "user_id", "session_id"]
+    )
+    result = await connection.execute(
+        statement,
+        {
+            "id": turn.run_id,
+            "tenant_id": turn.tenant_id,
+            "user_id": turn.user_id,
+            "agent": turn.agent,
+            "queue": turn.queue,
+            "session_id": turn.session_id,
+            "title": turn.title,
+            "metadata": turn.metadata or {},
+            "status": RunStatus.QUEUED,
+            "generation": 0,
+            "rank": turn.at,
+            "invocation_id": turn.invocation_id,
+            "steps": 0,
+            "last_seq": 0,
+            "usage": {},
+            "cost": ZERO_COST,
+            "created_at": turn.at,
+            "last_activity_at": turn.at,
+        },
+    )
+    return result.rowcount == 1
+
+
+async def _continue(connection: AsyncConnection, run: Run, turn: NewTurn) -> None:
+    if run.agent != turn.agent:
+        raise AgentMismatch(f"The run belongs to agent {run.agent}", runId=run.id, agent=run.agent)
+    if run.status in BUSY:
+        raise RunBusy("The run is busy with another call", runId=run.id, status=run.status)
+    values: dict[str, Any] = {
+        "status": after(run.status, RunEvent.TURN),
+        "rank": turn.at,
+        "queue": turn.queue,
+        "invocation_id": turn.invocation_id,
+        "error": None,
+        "last_activity_at": turn.at,
+    }
+    if turn.title is not None:
+        values["title"] = turn.title
+    if turn.metadata is not None:
+        values["metadata"] = turn.metadata
+    await connection.execute(sa.update(agent_runs).where(agent_runs.c.id == run.id).values(**values))
+
+
+async def _next_position(connection: AsyncConnection, run_id: RunId) -> int:
+    highest = sa.select(sa.func.coalesce(sa.func.max(agent_inputs.c.position), 0)).where(
+        agent_inputs.c.run_id == run_id
+    )
+    return int((await connection.execute(highest)).scalar_one()) + 1

@@ -1,0 +1,221 @@
+"""Claiming: a worker with a free slot takes the best queued row of its queues and agents.
+
+Best is the tenant with the fewest running runs, then its lowest rank. The groups (queue, agent, tenant) are found by a
+loose index scan: one index probe a group, whatever the number of queued rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard.db.engine import Database
+from runyard.db.inputs import fold_inputs
+from runyard.db.records import Input, Invocation, Run
+from runyard.db.tables import agent_invocations, agent_runs
+from runyard.errors import WorkerGone
+from runyard.ids import InvocationId, RunId, WorkerId
+from runyard.runs import RunEvent, RunStatus, after
+
+GROUP_ORDER = ("queue", "agent", "tenant_id", "rank", "id")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """Queued rows that differ only in rank: the first of them is next."""
+
+    queue: str
+    agent: str
+    tenant_id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """A run that belongs to this worker now. `folded`: the inputs that this claim put into the transcript."""
+
+    run: Run
+    invocation: Invocation
+    folded: tuple[Input, ...]
+
+    @property
+    def is_takeover(self) -> bool:
+        """Another worker (or this one, before) had begun the invocation."""
+        return not self.folded
+
+
+def _groups_statement() -> sa.Select[tuple[str, str, str]]:
+    queued = agent_runs.alias("queued")
+    order = [queued.c[name] for name in GROUP_ORDER]
+    first = sa.select(queued.c.id).where(queued.c.status == RunStatus.QUEUED).order_by(*order).limit(1)
+    heads = sa.select(first.scalar_subquery().label("id")).cte("heads", recursive=True)
+    head = agent_runs.alias("head")
+    following = (
+        sa.select(queued.c.id)
+        .where(
+            queued.c.status == RunStatus.QUEUED,
+            sa.tuple_(queued.c.queue, queued.c.agent, queued.c.tenant_id)
+            > sa.tuple_(head.c.queue, head.c.agent, head.c.tenant_id),
+        )
+        .order_by(*order)
+        .limit(1)
+        .correlate(head)
+    )
+    heads = heads.union_all(
+        sa.select(following.scalar_subquery()).select_from(heads.join(head, head.c.id == heads.c.id))
+    )
+    running = agent_runs.alias("running")
+    busy = (
+        sa.select(sa.func.count())
+        .select_from(running)
+        .where(running.c.status == RunStatus.RUNNING, running.c.tenant_id == agent_runs.c.tenant_id)
+        .scalar_subquery()
+    )
+    return (
+        sa.select(agent_runs.c.queue, agent_runs.c.agent, agent_runs.c.tenant_id)
+        .select_from(heads.join(agent_runs, agent_runs.c.id == heads.c.id))
+        .where(
+            agent_runs.c.queue.in_(sa.bindparam("queues", expanding=True)),
+            agent_runs.c.agent.in_(sa.bindparam("agents", expanding=True)),
+        )
+        .order_by(busy, agent_runs.c.rank, agent_runs.c.id)
+    )
+
+
+_groups = _groups_statement()
+_best_of_group = (
+    sa.select(agent_runs)
+    .where(
+        agent_runs.c.status == RunStatus.QUEUED,
+        agent_runs.c.queue == sa.bindparam("queue"),
+        agent_runs.c.agent == sa.bindparam("agent"),
+        agent_runs.c.tenant_id == sa.bindparam("tenant_id"),
+    )
+    .order_by(agent_runs.c.rank, agent_runs.c.id)
+    .limit(1)
+)
+_skip_locked = _best_of_group.with_for_update(skip_locked=True)
+_wait_locked = _best_of_group.with_for_update()
+
+
+async def claim_best(
+    database: Database,
+    *,
+    worker_id: WorkerId,
+    queues: Sequence[str],
+    agents: dict[str, str],
+    redis_run_id: str,
+    at: int,
+) -> Claim | None:
+    """The best queued run, now running here; None when nothing is queued for this worker.
+
+    Args:
+        agents: the worker's agents and their versions.
+        redis_run_id: the Redis process that will hold the invocation's first frame.
+
+    Raises:
+        WorkerGone: this worker's row is gone.
+        StoreUnavailable, CommitUnknown: see `Database.write`; a run claimed by a commit of unknown outcome is given
+            back by the beat, which finds it under this worker with nobody running it.
+    """
+    while True:
+        groups = await database.read(queued_groups, queues, list(agents))
+        if not groups:
+            return None
+        try:
+            claim = await database.write(
+                take, groups, worker_id=worker_id, agents=agents, redis_run_id=redis_run_id, at=at
+            )
+        except sa.exc.IntegrityError as error:
+            raise WorkerGone(worker_id) from error
+        if claim is not None:
+            return claim
+
+
+async def queued_groups(connection: AsyncConnection, queues: Sequence[str], agents: Sequence[str]) -> list[Group]:
+    """Groups with queued rows, the best first."""
+    rows = await connection.execute(_groups, {"queues": list(queues), "agents": list(agents)})
+    return [Group(queue=row.queue, agent=row.agent, tenant_id=row.tenant_id) for row in rows]
+
+
+async def take(
+    connection: AsyncConnection,
+    groups: Sequence[Group],
+    *,
+    worker_id: WorkerId,
+    agents: dict[str, str],
+    redis_run_id: str,
+    at: int,
+) -> Claim | None:
+    """Take the first row of the first group that has one, and fold its inputs, in the caller's transaction.
+
+    Rows that others hold are skipped. When all are held, it waits for the best one's holder: a holder that does not
+    take its row leaves it to us. None: every row was taken meanwhile; look again.
+    """
+    row = None
+    for statement, candidates in ((_skip_locked, groups), (_wait_locked, groups[:1])):
+        for group in candidates:
+            parameters = {"queue": group.queue, "agent": group.agent, "tenant_id": group.tenant_id}
+            row = (await connection.execute(statement, parameters)).one_or_none()
+            if row is not None:
+                break
+        if row is not None:
+            break
+    if row is None:
+        return None
+    queued = Run(**row._mapping)
+    generation = queued.generation + 1
+    folded, last_seq = await fold_inputs(connection, queued, at=at)
+    claimed = {
+        "status": after(queued.status, RunEvent.CLAIM),
+        "worker_id": worker_id,
+        "generation": generation,
+        "agent_version": agents[queued.agent],
+        "last_seq": last_seq,
+        "last_activity_at": at,
+    }
+    row = (
+        await connection.execute(
+            sa.update(agent_runs).where(agent_runs.c.id == queued.id).values(**claimed).returning(agent_runs)
+        )
+    ).one()
+    invocation = (
+        await connection.execute(
+            sa.update(agent_invocations)
+            .where(agent_invocations.c.id == queued.invocation_id)
+            .values(
+                status=RunStatus.RUNNING,
+                started_at=sa.func.coalesce(agent_invocations.c.started_at, at),
+                redis_run_id=sa.func.coalesce(agent_invocations.c.redis_run_id, redis_run_id),
+            )
+            .returning(agent_invocations)
+        )
+    ).one()
+    return Claim(run=Run(**row._mapping), invocation=Invocation(**invocation._mapping), folded=folded)
+
+
+async def give_back(connection: AsyncConnection, run_id: RunId, generation: int) -> InvocationId | None:
+    """Put a running run back into the queue for another worker; None when it is no longer ours to give."""
+    row = (
+        await connection.execute(
+            sa.update(agent_runs)
+            .where(
+                agent_runs.c.id == run_id,
+                agent_runs.c.generation == generation,
+                agent_runs.c.status == RunStatus.RUNNING,
+            )
+            .values(
+                status=after(RunStatus.RUNNING, RunEvent.GIVE_BACK),
+                worker_id=None,
+                generation=agent_runs.c.generation + 1,
+            )
+            .returning(agent_runs.c.invocation_id)
+        )
+    ).one_or_none()
+    if row is None:
+        return None
+    invocation_id: InvocationId = row.invocation_id
+    await connection.execute(
+        sa.update(agent_invocations).where(agent_invocations.c.id == invocation_id).values(status=RunStatus.QUEUED)
+    )
+    return invocation_id

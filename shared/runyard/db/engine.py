@@ -1,0 +1,233 @@
+"""One database behind one interface: Postgres through psycopg 3, SQLite (WAL) through aiosqlite.
+
+A transaction is a function of a connection. `Database.write` runs it, commits, and knows which failures may be run
+again: a link that was dead before the commit was sent has changed nothing, so the function runs once more on a new
+link; a failure of the commit itself leaves the outcome unknown and is told as `CommitUnknown`.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import orjson
+import psycopg
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from runyard.errors import CommitUnknown, StoreUnavailable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Work = Callable[Concatenate[AsyncConnection, P], Awaitable[T]]
+
+IDLE_IN_TRANSACTION_MS = 5_000
+"""A frozen process must not hold a run's lock: the server ends its session."""
+
+SQLITE_BUSY_TIMEOUT_MS = 10_000
+"""How long a SQLite writer waits for another process's transaction before it fails as unavailable."""
+
+POOL_WAIT_S = 10
+
+READ_ONLY_TRANSACTION = "25006"
+"""The SQLSTATE of a write on a standby: after a failover this link leads to it for ever, so it counts as lost.
+
+https://www.postgresql.org/docs/current/errcodes-appendix.html
+"""
+
+SQLITE_AWAY = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+}
+"""Primary result codes that blame the file, not the statement (https://www.sqlite.org/rescode.html)."""
+
+
+def _dumps(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _is_sqlite(url: str) -> bool:
+    return url.startswith("sqlite:")
+
+
+def sync_engine(url: str, *, statement_timeout_ms: int | None = None) -> sa.Engine:
+    """A blocking engine of one link: for migrations and for the beat's own thread.
+
+    On SQLite every transaction begins IMMEDIATE.
+    """
+    if _is_sqlite(url):
+        Path(sa.make_url(url).database or "").parent.mkdir(parents=True, exist_ok=True)
+        timeout_ms = statement_timeout_ms or SQLITE_BUSY_TIMEOUT_MS
+        engine = sa.create_engine(
+            url, pool_size=1, max_overflow=0, json_serializer=_dumps, json_deserializer=orjson.loads
+        )
+        _configure_sqlite(engine, timeout_ms)
+        return engine
+    options = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}"
+    if statement_timeout_ms is not None:
+        options += f" -c statement_timeout={statement_timeout_ms}"
+    return sa.create_engine(
+        _postgres_url(url),
+        pool_size=1,
+        max_overflow=0,
+        connect_args={"options": options, "connect_timeout": 5},
+        json_serializer=_dumps,
+        json_deserializer=orjson.loads,
+    )
+
+
+def _postgres_url(url: str) -> sa.URL:
+    scheme, _, rest = url.partition("://")
+    assert scheme in {"postgres", "postgresql"}
+    return sa.make_url(f"postgresql+psycopg://{rest}")
+
+
+def _configure_sqlite(engine: sa.Engine, busy_timeout_ms: int) -> None:
+    @sa.event.listens_for(engine, "connect")
+    def _connect(connection: Any, _record: object) -> None:
+        # The driver's own transaction control begins too late for BEGIN IMMEDIATE; ours replaces it.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout = {busy_timeout_ms}")
+        cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute("PRAGMA synchronous = NORMAL")  # in WAL safe against a crash of the process
+        cursor.execute("PRAGMA foreign_keys = ON")
+        cursor.close()
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        read_only = connection.get_execution_options().get("runyard_read", False)
+        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+def _lose_standby(context: sa.engine.ExceptionContext) -> None:
+    if getattr(context.original_exception, "sqlstate", None) == READ_ONLY_TRANSACTION:
+        context.is_disconnect = True
+
+
+class Database:
+    """The process's pool. Created inside the running loop, closed by whoever created it."""
+
+    def __init__(self, url: str, *, pool_size: int) -> None:
+        self.is_sqlite = _is_sqlite(url)
+        # SQLite has one writer: waiting for it here costs nothing, inside SQLite it is a poll with naps.
+        self._writer: contextlib.AbstractAsyncContextManager[object] = (
+            asyncio.Lock() if self.is_sqlite else contextlib.nullcontext()
+        )
+        self._engine = self._create(url, pool_size)
+
+    def _create(self, url: str, pool_size: int) -> AsyncEngine:
+        if self.is_sqlite:
+            engine = create_async_engine(
+                url.replace("sqlite:", "sqlite+aiosqlite:", 1),
+                pool_size=min(pool_size, 8),
+                max_overflow=0,
+                pool_timeout=POOL_WAIT_S,
+                json_serializer=_dumps,
+                json_deserializer=orjson.loads,
+            )
+            _configure_sqlite(engine.sync_engine, SQLITE_BUSY_TIMEOUT_MS)
+            return engine
+        engine = create_async_engine(
+            _postgres_url(url),
+            pool_size=pool_size,
+            max_overflow=0,
+            pool_timeout=POOL_WAIT_S,
+            connect_args={
+                "options": f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}",
+                "connect_timeout": 5,
+            },
+            json_serializer=_dumps,
+            json_deserializer=orjson.loads,
+        )
+        sa.event.listen(engine.sync_engine, "handle_error", _lose_standby)
+        return engine
+
+    async def read(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function that only reads; no lock is taken, each statement sees what is committed.
+
+        Raises:
+            StoreUnavailable: the database did not answer twice in a row.
+        """
+        options = {"runyard_read": True} if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"}
+
+        async def attempt() -> T:
+            async with self._engine.connect() as connection:
+                return await work(await connection.execution_options(**options), *args, **kwargs)
+
+        return await _once_more(attempt)
+
+    async def write(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run one transaction and commit it.
+
+        `work` may run twice, so its only effects are its statements.
+
+        Raises:
+            StoreUnavailable: nothing was changed.
+            CommitUnknown: the commit was sent and no answer came; read the rows again.
+        """
+
+        async def attempt() -> T:
+            async with self._writer, self._engine.connect() as connection:
+                transaction = await connection.begin()
+                try:
+                    result = await work(connection, *args, **kwargs)
+                except BaseException:
+                    await _quiet_rollback(transaction.rollback)
+                    raise
+                try:
+                    await transaction.commit()
+                except (sa.exc.DBAPIError, psycopg.Error, sqlite3.Error, OSError) as error:
+                    raise _commit_failure(error, is_sqlite=self.is_sqlite) from error
+                return result
+
+        return await _once_more(attempt)
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction held open by the caller, for tests that interleave two by hand."""
+        async with self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+
+
+async def _quiet_rollback(rollback: Callable[[], Awaitable[None]]) -> None:
+    # The link that broke the transaction cannot roll it back; the server does. The first error is the one to tell.
+    with contextlib.suppress(sa.exc.DBAPIError):
+        await rollback()
+
+
+async def _once_more(attempt: Callable[[], Awaitable[T]]) -> T:
+    for last_try in (False, True):
+        try:
+            return await attempt()
+        except sa.exc.TimeoutError as error:
+            raise StoreUnavailable("no database connection became free in time") from error
+        except sa.exc.DBAPIError as error:
+            if not _is_away(error):
+                raise
+            if last_try:
+                raise StoreUnavailable("the database does not answer or cannot be written") from error
+    raise AssertionError("unreachable")
+
+
+def _is_away(error: sa.exc.DBAPIError) -> bool:
+    """Whether the database, not the statement, is at fault. Such a statement has changed nothing."""
+    if isinstance(error.orig, sqlite3.Error):
+        return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in SQLITE_AWAY
+    return error.connection_invalidated or isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError)
+
+
+def _commit_failure(error: Exception, *, is_sqlite: bool) -> Exception:
+    if is_sqlite and "locked" in str(error):
+        # SQLITE_BUSY at COMMIT leaves the transaction open and undone.
+        return StoreUnavailable("the database stayed locked by another process")
+    return CommitUnknown("the database did not answer a commit: its outcome is unknown")

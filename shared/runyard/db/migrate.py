@@ -1,0 +1,95 @@
+"""The schema: upgraded by `runyard migrate` and `runyard dev`, awaited by gateway and worker.
+
+All migrations of one upgrade run in one transaction under a lock, on both databases: of many that start together one
+migrates and the rest find the work done; one that is killed half way leaves nothing behind.
+"""
+
+import time
+from collections.abc import Callable
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from runyard.db.engine import sync_engine
+from runyard.errors import StartError
+
+LOCK_KEY = 0x72756E79617264  # "runyard": pg_advisory_xact_lock takes any 64-bit number
+LOCK_WAIT_MS = 60_000
+REVISION_WAIT_S = 60.0
+POLL_S = 0.5
+
+
+def upgrade(database_url: str) -> None:
+    """Bring the schema to this version's revision; waits for another process that does so, 60 s at most.
+
+    Raises:
+        StartError: the database cannot be reached, or the lock was not free in time.
+    """
+    engine = sync_engine(database_url, statement_timeout_ms=LOCK_WAIT_MS)
+    try:
+        with engine.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
+            config = _config()
+            config.attributes["connection"] = connection
+            if not _is_newer(connection, ScriptDirectory.from_config(config)):
+                command.upgrade(config, "head")
+    except sa.exc.OperationalError as error:
+        raise StartError(f"the database cannot be migrated: {_one_line(error)}") from error
+    finally:
+        engine.dispose()
+
+
+def wait_for_revision(
+    database_url: str,
+    *,
+    wait_s: float = REVISION_WAIT_S,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Return once the schema is at this version's revision or at a newer one; blocking.
+
+    Raises:
+        StartError: it was not within `wait_s`; names the command that migrates.
+    """
+    engine = sync_engine(database_url)
+    script = ScriptDirectory.from_config(_config())
+    deadline = clock() + wait_s
+    try:
+        while True:
+            try:
+                with engine.connect() as connection:
+                    if _revision(connection) == script.get_current_head() or _is_newer(connection, script):
+                        return
+                reason = "the database has not been migrated: run `runyard migrate`"
+            except sa.exc.OperationalError as error:
+                reason = f"the database cannot be reached: {_one_line(error)} (RUNYARD_DATABASE_URL)"
+            if clock() >= deadline:
+                raise StartError(reason)
+            sleep(POLL_S)
+    finally:
+        engine.dispose()
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", "runyard.db:migrations")
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _is_newer(connection: sa.Connection, script: ScriptDirectory) -> bool:
+    """A revision that this version does not know was made by a newer one: its schema still serves this version."""
+    revision = _revision(connection)
+    return revision is not None and revision not in {known.revision for known in script.walk_revisions()}
+
+
+def _one_line(error: sa.exc.OperationalError) -> str:
+    return str(error.orig).splitlines()[0]

@@ -1,0 +1,205 @@
+"""What the gateway reads. Tenant and user are part of the query that loads a row: no second check can be forgotten."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard.db.records import Call, Input, Invocation, Message, Run
+from runyard.db.tables import (
+    agent_calls,
+    agent_inputs,
+    agent_invocations,
+    agent_manifests,
+    agent_messages,
+    agent_runs,
+    workers,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Owner:
+    tenant_id: str
+    user_id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunFilter:
+    agent: str | None = None
+    status: str | None = None
+    session_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Manifest:
+    agent: str
+    version: str
+    manifest: dict[str, object]
+    first_seen: int
+    last_seen: int
+
+
+def _owned(owner: Owner) -> sa.ColumnElement[bool]:
+    return sa.and_(agent_runs.c.tenant_id == owner.tenant_id, agent_runs.c.user_id == owner.user_id)
+
+
+async def run_of(connection: AsyncConnection, run_id: str, owner: Owner) -> tuple[Run, Invocation, list[Input]] | None:
+    """A run, its newest invocation and its inputs that are not folded yet."""
+    row = (
+        await connection.execute(sa.select(agent_runs).where(agent_runs.c.id == run_id, _owned(owner)))
+    ).one_or_none()
+    if row is None:
+        return None
+    run = Run(**row._mapping)
+    invocation = (
+        await connection.execute(sa.select(agent_invocations).where(agent_invocations.c.id == run.invocation_id))
+    ).one()
+    waiting = await connection.execute(
+        sa.select(agent_inputs)
+        .where(agent_inputs.c.run_id == run_id, agent_inputs.c.folded_in_seq.is_(None))
+        .order_by(agent_inputs.c.position)
+    )
+    return run, Invocation(**invocation._mapping), [Input(**item._mapping) for item in waiting]
+
+
+async def runs_of(
+    connection: AsyncConnection, owner: Owner, where: RunFilter, *, before: tuple[int, str] | None, limit: int
+) -> list[tuple[Run, str]]:
+    """Newest activity first, ties by id; each with the stream of its newest invocation."""
+    statement = (
+        sa.select(agent_runs, agent_invocations.c.stream_id)
+        .join(agent_invocations, agent_invocations.c.id == agent_runs.c.invocation_id)
+        .where(_owned(owner))
+        .order_by(agent_runs.c.last_activity_at.desc(), agent_runs.c.id.desc())
+        .limit(limit)
+    )
+    if where.agent is not None:
+        statement = statement.where(agent_runs.c.agent == where.agent)
+    if where.status is not None:
+        statement = statement.where(agent_runs.c.status == where.status)
+    if where.session_id is not None:
+        statement = statement.where(agent_runs.c.session_id == where.session_id)
+    if before is not None:
+        statement = statement.where(sa.tuple_(agent_runs.c.last_activity_at, agent_runs.c.id) < sa.tuple_(*before))
+    found = []
+    for row in await connection.execute(statement):
+        columns = dict(row._mapping)
+        stream_id = columns.pop("stream_id")
+        found.append((Run(**columns), stream_id))
+    return found
+
+
+async def messages_of(
+    connection: AsyncConnection, run_id: str, owner: Owner, *, after_seq: int | None, descending: bool, limit: int
+) -> list[Message] | None:
+    """One page of a transcript; None when the run is not the caller's."""
+    mine = await connection.execute(sa.select(agent_runs.c.id).where(agent_runs.c.id == run_id, _owned(owner)))
+    if mine.one_or_none() is None:
+        return None
+    seq = agent_messages.c.seq
+    statement = (
+        sa.select(agent_messages)
+        .where(agent_messages.c.run_id == run_id)
+        .order_by(seq.desc() if descending else seq)
+        .limit(limit)
+    )
+    if after_seq is not None:
+        statement = statement.where(seq < after_seq if descending else seq > after_seq)
+    return [Message(**row._mapping) for row in await connection.execute(statement)]
+
+
+async def invocation_of(connection: AsyncConnection, invocation_id: str, owner: Owner) -> tuple[Invocation, Run] | None:
+    return await _invocation_where(connection, agent_invocations.c.id == invocation_id, owner)
+
+
+async def invocation_of_stream(
+    connection: AsyncConnection, stream_id: str, owner: Owner
+) -> tuple[Invocation, Run] | None:
+    return await _invocation_where(connection, agent_invocations.c.stream_id == stream_id, owner)
+
+
+async def _invocation_where(
+    connection: AsyncConnection, condition: sa.ColumnElement[bool], owner: Owner
+) -> tuple[Invocation, Run] | None:
+    row = (
+        await connection.execute(sa.select(agent_invocations).join(agent_runs).where(condition, _owned(owner)))
+    ).one_or_none()
+    if row is None:
+        return None
+    invocation = Invocation(**row._mapping)
+    run = (await connection.execute(sa.select(agent_runs).where(agent_runs.c.id == invocation.run_id))).one()
+    return invocation, Run(**run._mapping)
+
+
+async def invocations_of(
+    connection: AsyncConnection, run_id: str, owner: Owner, *, before: tuple[int, str] | None, limit: int
+) -> list[Invocation] | None:
+    """A run's invocations, newest first; None when the run is not the caller's."""
+    mine = await connection.execute(sa.select(agent_runs.c.id).where(agent_runs.c.id == run_id, _owned(owner)))
+    if mine.one_or_none() is None:
+        return None
+    statement = (
+        sa.select(agent_invocations)
+        .where(agent_invocations.c.run_id == run_id)
+        .order_by(agent_invocations.c.created_at.desc(), agent_invocations.c.id.desc())
+        .limit(limit)
+    )
+    if before is not None:
+        statement = statement.where(
+            sa.tuple_(agent_invocations.c.created_at, agent_invocations.c.id) < sa.tuple_(*before)
+        )
+    return [Invocation(**row._mapping) for row in await connection.execute(statement)]
+
+
+async def steps_of(connection: AsyncConnection, invocation: Invocation) -> list[tuple[Message, list[Call]]]:
+    """The model's turns of an invocation with the calls each asked for."""
+    turns = await connection.execute(
+        sa.select(agent_messages)
+        .where(
+            agent_messages.c.run_id == invocation.run_id,
+            agent_messages.c.invocation_id == invocation.id,
+            agent_messages.c.role == "assistant",
+        )
+        .order_by(agent_messages.c.seq)
+    )
+    calls = await connection.execute(
+        sa.select(agent_calls)
+        .where(agent_calls.c.run_id == invocation.run_id, agent_calls.c.invocation_id == invocation.id)
+        .order_by(agent_calls.c.assistant_seq, agent_calls.c.index)
+    )
+    by_turn: dict[int, list[Call]] = {}
+    for row in calls:
+        call = Call(**row._mapping)
+        by_turn.setdefault(call.assistant_seq, []).append(call)
+    return [(Message(**row._mapping), by_turn.get(row.seq, [])) for row in turns]
+
+
+async def invocation_exists(connection: AsyncConnection, invocation_id: str) -> bool:
+    """Whether an acceptance of unknown outcome was committed."""
+    statement = sa.select(agent_invocations.c.id).where(agent_invocations.c.id == invocation_id)
+    return (await connection.execute(statement)).one_or_none() is not None
+
+
+async def invocations_by_stream(connection: AsyncConnection, stream_ids: Sequence[str]) -> dict[str, Invocation]:
+    """For the gateway's own watch over streams that it serves; who may read them was decided when they were opened."""
+    statement = sa.select(agent_invocations).where(agent_invocations.c.stream_id.in_(stream_ids))
+    return {row.stream_id: Invocation(**row._mapping) for row in await connection.execute(statement)}
+
+
+async def agents_known(connection: AsyncConnection, *, seen_since: int) -> tuple[list[Manifest], list[dict[str, str]]]:
+    """Manifests seen since then, newest first, and the agents (name to version) of each living worker."""
+    manifests = await connection.execute(
+        sa.select(agent_manifests)
+        .where(agent_manifests.c.last_seen >= seen_since)
+        .order_by(agent_manifests.c.agent, agent_manifests.c.last_seen.desc(), agent_manifests.c.first_seen.desc())
+    )
+    living = await connection.execute(sa.select(workers.c.agents))
+    return [Manifest(**row._mapping) for row in manifests], [row.agents for row in living]
+
+
+async def can_write(connection: AsyncConnection) -> bool:
+    """Whether this database takes writes: after a failover an old primary still answers reads."""
+    if connection.dialect.name == "postgresql":
+        return str((await connection.execute(sa.text("SHOW transaction_read_only"))).scalar_one()) == "off"
+    return int((await connection.execute(sa.text("PRAGMA query_only"))).scalar_one()) == 0

@@ -1,0 +1,107 @@
+"""Rows as values: what the transactions return. Field names are the columns' (`tables.py` says what they hold)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from runyard.ids import InvocationId, RunId, StreamId
+from runyard.runs import CallState, RunStatus
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    id: RunId
+    tenant_id: str
+    user_id: str
+    agent: str
+    agent_version: str | None
+    queue: str
+    session_id: str | None
+    title: str | None
+    metadata: dict[str, Any]
+    status: RunStatus
+    worker_id: str | None
+    generation: int
+    rank: int
+    invocation_id: InvocationId
+    error: dict[str, Any] | None
+    steps: int
+    last_seq: int
+    usage: dict[str, int]
+    cost: dict[str, Any]
+    created_at: int
+    last_activity_at: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "status", RunStatus(self.status))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Invocation:
+    id: InvocationId
+    run_id: RunId
+    stream_id: StreamId
+    request_id: str
+    status: RunStatus
+    options: dict[str, Any]
+    steps: int
+    usage: dict[str, int]
+    cost: dict[str, Any]
+    redis_run_id: str | None
+    result: dict[str, Any] | None
+    error: dict[str, Any] | None
+    last_frame: int | None
+    last_seq: int | None
+    stream_closed: bool
+    created_at: int
+    started_at: int | None
+    settled_at: int | None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "status", RunStatus(self.status))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    run_id: RunId
+    seq: int
+    invocation_id: InvocationId
+    role: str
+    content: str | list[dict[str, Any]]
+    model: str | None
+    usage: dict[str, int] | None
+    cost: dict[str, Any] | None
+    stop_reason: str | None
+    duration_ms: int | None
+    first_frame: int | None
+    last_frame: int | None
+    created_at: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Input:
+    id: str
+    run_id: RunId
+    invocation_id: InvocationId
+    position: int
+    content: str | list[dict[str, Any]]
+    folded_in_seq: int | None
+    created_at: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    run_id: RunId
+    assistant_seq: int
+    index: int
+    invocation_id: InvocationId
+    call_id: str
+    name: str
+    idempotent: bool
+    state: CallState
+    content: str | list[dict[str, Any]] | None
+    is_error: bool | None
+    started_at: int | None
+    finished_at: int | None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "state", CallState(self.state))

@@ -1,0 +1,199 @@
+"""Every table, column and index. A column is here only when something writes it.
+
+Times are BIGINT epoch milliseconds. JSON is kept as text (`json`, not `jsonb`): a model's turn must come back with its
+keys in the order they were produced, since providers compare signed blocks byte by byte.
+"""
+
+import sqlalchemy as sa
+
+from runyard.runs import CallState, RunStatus
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+Json = sa.JSON(none_as_null=True)
+
+
+def _one_of(column: str, values: type[RunStatus] | type[CallState]) -> str:
+    return f"{column} IN ({', '.join(repr(str(value)) for value in values)})"
+
+
+workers = sa.Table(
+    "workers",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("beat", sa.BigInteger, nullable=False),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("slots", sa.Integer, nullable=False),
+    sa.Column("queues", Json, nullable=False),
+    sa.Column("agents", Json, nullable=False),
+    sa.Column("started_at", sa.BigInteger, nullable=False),
+)
+"""A living worker process. `agents`: `{"researcher": "<version>"}`; `beat` only ever rises."""
+
+agent_manifests = sa.Table(
+    "agent_manifests",
+    metadata,
+    sa.Column("agent", sa.Text, primary_key=True),
+    sa.Column("version", sa.Text, primary_key=True),
+    sa.Column("manifest", Json, nullable=False),
+    sa.Column("first_seen", sa.BigInteger, nullable=False),
+    sa.Column("last_seen", sa.BigInteger, nullable=False),
+)
+
+agent_runs = sa.Table(
+    "agent_runs",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("agent", sa.Text, nullable=False),
+    sa.Column("agent_version", sa.Text),
+    sa.Column("queue", sa.Text, nullable=False),
+    sa.Column("session_id", sa.Text),
+    sa.Column("title", sa.Text),
+    sa.Column("metadata", Json, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("worker_id", sa.Text, sa.ForeignKey("workers.id")),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("rank", sa.BigInteger, nullable=False),
+    sa.Column("invocation_id", sa.Text, nullable=False),
+    sa.Column("error", Json),
+    sa.Column("steps", sa.Integer, nullable=False),
+    sa.Column("last_seq", sa.Integer, nullable=False),
+    sa.Column("usage", Json, nullable=False),
+    sa.Column("cost", Json, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("last_activity_at", sa.BigInteger, nullable=False),
+    sa.CheckConstraint(_one_of("status", RunStatus), name="status"),
+    sa.CheckConstraint("worker_id IS NULL OR status = 'running'", name="worker"),
+    # The claim: a loose scan over the groups (queue, agent, tenant), then the lowest rank of one group.
+    sa.Index(
+        "ix_agent_runs_claim",
+        "queue",
+        "agent",
+        "tenant_id",
+        "rank",
+        "id",
+        postgresql_where=sa.text("status = 'queued'"),
+        sqlite_where=sa.text("status = 'queued'"),
+    ),
+    sa.Index(
+        "ix_agent_runs_running_worker",
+        "worker_id",
+        postgresql_where=sa.text("status = 'running'"),
+        sqlite_where=sa.text("status = 'running'"),
+    ),
+    sa.Index(
+        "ix_agent_runs_running_tenant",
+        "tenant_id",
+        postgresql_where=sa.text("status = 'running'"),
+        sqlite_where=sa.text("status = 'running'"),
+    ),
+    sa.Index("ix_agent_runs_owner", "tenant_id", "user_id", "last_activity_at", "id"),
+    sa.Index("uq_agent_runs_session", "tenant_id", "agent", "user_id", "session_id", unique=True),
+)
+"""A durable conversation of one user with one agent. `generation` is the fencing token of every write."""
+
+agent_invocations = sa.Table(
+    "agent_invocations",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("run_id", sa.Text, sa.ForeignKey("agent_runs.id"), nullable=False),
+    sa.Column("stream_id", sa.Text, nullable=False, unique=True),
+    sa.Column("request_id", sa.Text, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("options", Json, nullable=False),
+    sa.Column("steps", sa.Integer, nullable=False),
+    sa.Column("usage", Json, nullable=False),
+    sa.Column("cost", Json, nullable=False),
+    sa.Column("redis_run_id", sa.Text),
+    sa.Column("result", Json),
+    sa.Column("error", Json),
+    sa.Column("last_frame", sa.BigInteger),
+    sa.Column("last_seq", sa.Integer),
+    sa.Column("stream_closed", sa.Boolean, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("started_at", sa.BigInteger),
+    sa.Column("settled_at", sa.BigInteger),
+    sa.CheckConstraint(_one_of("status", RunStatus), name="status"),
+    sa.Index("ix_agent_invocations_run", "run_id", "created_at", "id"),
+    sa.Index(
+        "ix_agent_invocations_unclosed",
+        "settled_at",
+        postgresql_where=sa.text("settled_at IS NOT NULL AND NOT stream_closed"),
+        sqlite_where=sa.text("settled_at IS NOT NULL AND NOT stream_closed"),
+    ),
+)
+"""One call on a run, from its input to its terminal frame.
+
+`redis_run_id`: the Redis process that held its first frame; another one means that frames are in doubt. `result` and
+`error` are what its terminal frame says; `last_frame` is the number of the last frame it was settled with, `last_seq`
+the transcript's last row at that moment.
+"""
+
+agent_messages = sa.Table(
+    "agent_messages",
+    metadata,
+    sa.Column("run_id", sa.Text, sa.ForeignKey("agent_runs.id"), primary_key=True),
+    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("invocation_id", sa.Text, nullable=False),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("content", Json, nullable=False),
+    sa.Column("model", sa.Text),
+    sa.Column("usage", Json),
+    sa.Column("cost", Json),
+    sa.Column("stop_reason", sa.Text),
+    sa.Column("duration_ms", sa.Integer),
+    sa.Column("first_frame", sa.BigInteger),
+    sa.Column("last_frame", sa.BigInteger),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.CheckConstraint("role IN ('user', 'assistant')", name="role"),
+)
+"""The transcript, stored exactly as produced. Columns from `model` to `last_frame` belong to assistant rows."""
+
+agent_inputs = sa.Table(
+    "agent_inputs",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("run_id", sa.Text, sa.ForeignKey("agent_runs.id"), nullable=False),
+    sa.Column("invocation_id", sa.Text, nullable=False),
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("content", Json, nullable=False),
+    sa.Column("folded_in_seq", sa.Integer),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.UniqueConstraint("run_id", "position"),
+    sa.Index(
+        "ix_agent_inputs_unfolded",
+        "run_id",
+        postgresql_where=sa.text("folded_in_seq IS NULL"),
+        sqlite_where=sa.text("folded_in_seq IS NULL"),
+    ),
+)
+"""What a caller sent. `folded_in_seq` is set in the transaction that appends the row, so nothing is folded twice."""
+
+agent_calls = sa.Table(
+    "agent_calls",
+    metadata,
+    sa.Column("run_id", sa.Text, sa.ForeignKey("agent_runs.id"), primary_key=True),
+    sa.Column("assistant_seq", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("index", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("invocation_id", sa.Text, nullable=False),
+    sa.Column("call_id", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("idempotent", sa.Boolean, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("content", Json),
+    sa.Column("is_error", sa.Boolean),
+    sa.Column("started_at", sa.BigInteger),
+    sa.Column("finished_at", sa.BigInteger),
+    sa.CheckConstraint(_one_of("state", CallState), name="state"),
+)
+"""The ledger of tool calls: planned, started, finished, each committed before the next thing happens."""

@@ -1,0 +1,308 @@
+"""A worker's transactions on a run that it runs. Each begins with the run lock at the claimed generation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard.db.locks import lock_claimed, update_claimed
+from runyard.db.records import Call, Message
+from runyard.db.tables import agent_calls, agent_invocations, agent_messages
+from runyard.ids import InvocationId, RunId
+from runyard.runs import CallState, RunEvent, RunStatus, after
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Held:
+    """The run as its worker holds it: the fence of each of its writes."""
+
+    run_id: RunId
+    invocation_id: InvocationId
+    generation: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Totals:
+    """Absolute figures after a step, for the invocation and for the run over all its invocations."""
+
+    steps: int
+    usage: dict[str, int]
+    cost: dict[str, Any]
+    run_steps: int
+    run_usage: dict[str, int]
+    run_cost: dict[str, Any]
+
+    def run_values(self) -> dict[str, Any]:
+        return {"steps": self.run_steps, "usage": self.run_usage, "cost": self.run_cost}
+
+    def invocation_values(self) -> dict[str, Any]:
+        return {"steps": self.steps, "usage": self.usage, "cost": self.cost}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AssistantTurn:
+    seq: int
+    content: list[dict[str, Any]]
+    model: str
+    usage: dict[str, int]
+    cost: dict[str, Any]
+    stop_reason: str
+    duration_ms: int
+    first_frame: int
+    last_frame: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedCall:
+    call_id: str
+    name: str
+    idempotent: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FinishedCall:
+    index: int
+    content: str | list[dict[str, Any]]
+    is_error: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settlement:
+    """How an invocation ends. `result` and `error` are what its terminal frame will say."""
+
+    event: RunEvent
+    result: dict[str, Any]
+    error: dict[str, Any] | None
+    last_frame: int
+    last_seq: int
+
+
+async def load_messages(connection: AsyncConnection, run_id: RunId) -> list[Message]:
+    statement = sa.select(agent_messages).where(agent_messages.c.run_id == run_id).order_by(agent_messages.c.seq)
+    return [Message(**row._mapping) for row in await connection.execute(statement)]
+
+
+async def load_calls(connection: AsyncConnection, run_id: RunId, assistant_seq: int) -> list[Call]:
+    statement = (
+        sa.select(agent_calls)
+        .where(agent_calls.c.run_id == run_id, agent_calls.c.assistant_seq == assistant_seq)
+        .order_by(agent_calls.c.index)
+    )
+    return [Call(**row._mapping) for row in await connection.execute(statement)]
+
+
+async def append_turn(
+    connection: AsyncConnection,
+    held: Held,
+    turn: AssistantTurn,
+    calls: Sequence[PlannedCall],
+    totals: Totals,
+    *,
+    at: int,
+) -> None:
+    """The model's turn and the calls it asks for, planned.
+
+    Raises:
+        GenerationLost: the run belongs to another worker.
+    """
+    await update_claimed(
+        connection,
+        held.run_id,
+        held.generation,
+        last_seq=turn.seq,
+        last_activity_at=at,
+        **totals.run_values(),
+    )
+    await _insert_turn(connection, held, turn, at=at)
+    if calls:
+        await connection.execute(
+            sa.insert(agent_calls),
+            [
+                {
+                    "run_id": held.run_id,
+                    "assistant_seq": turn.seq,
+                    "index": index,
+                    "invocation_id": held.invocation_id,
+                    "call_id": call.call_id,
+                    "name": call.name,
+                    "idempotent": call.idempotent,
+                    "state": CallState.PLANNED,
+                }
+                for index, call in enumerate(calls)
+            ],
+        )
+    await _update_invocation(connection, held, **totals.invocation_values())
+
+
+async def start_calls(
+    connection: AsyncConnection,
+    held: Held,
+    assistant_seq: int,
+    *,
+    starting: Sequence[int],
+    finished: Sequence[FinishedCall],
+    at: int,
+) -> None:
+    """Mark a batch as started; `finished` are those that never run (unknown tool, bad arguments).
+
+    Raises:
+        GenerationLost: the run belongs to another worker.
+    """
+    await lock_claimed(connection, held.run_id, held.generation)
+    if starting:
+        await connection.execute(
+            sa.update(agent_calls)
+            .where(
+                agent_calls.c.run_id == held.run_id,
+                agent_calls.c.assistant_seq == assistant_seq,
+                agent_calls.c.index.in_(starting),
+            )
+            .values(state=CallState.STARTED, started_at=at)
+        )
+    for call in finished:
+        await _finish(connection, held, assistant_seq, call, at=at)
+
+
+async def finish_call(
+    connection: AsyncConnection, held: Held, assistant_seq: int, call: FinishedCall, *, at: int
+) -> None:
+    """Store one result as it comes.
+
+    Raises:
+        GenerationLost: the run belongs to another worker.
+    """
+    await lock_claimed(connection, held.run_id, held.generation)
+    await _finish(connection, held, assistant_seq, call, at=at)
+
+
+async def append_results(
+    connection: AsyncConnection,
+    held: Held,
+    assistant_seq: int,
+    *,
+    finished: Sequence[FinishedCall],
+    content: list[dict[str, Any]],
+    at: int,
+) -> None:
+    """The tool boundary: the last results, then all of the batch as one user message in the order of the calls.
+
+    Raises:
+        GenerationLost: the run belongs to another worker.
+    """
+    seq = assistant_seq + 1
+    await update_claimed(connection, held.run_id, held.generation, last_seq=seq, last_activity_at=at)
+    for call in finished:
+        await _finish(connection, held, assistant_seq, call, at=at)
+    await _insert_user(connection, held, seq, content, at=at)
+
+
+async def settle(
+    connection: AsyncConnection,
+    held: Held,
+    settlement: Settlement,
+    totals: Totals,
+    *,
+    turn: AssistantTurn | None = None,
+    results: tuple[int, list[dict[str, Any]]] | None = None,
+    at: int,
+) -> None:
+    """The terminal boundary: what is left to append and the end of the invocation, in one transaction.
+
+    Args:
+        turn: the model's last turn.
+        results: seq and content of a user row that answers calls which did not run, so that none stays unpaired.
+
+    Raises:
+        GenerationLost: the run belongs to another worker.
+    """
+    status = after(RunStatus.RUNNING, settlement.event)
+    await update_claimed(
+        connection,
+        held.run_id,
+        held.generation,
+        status=status,
+        worker_id=None,
+        error=settlement.error,
+        last_seq=settlement.last_seq,
+        last_activity_at=at,
+        **totals.run_values(),
+    )
+    if turn is not None:
+        await _insert_turn(connection, held, turn, at=at)
+    if results is not None:
+        await _insert_user(connection, held, *results, at=at)
+    await _update_invocation(
+        connection,
+        held,
+        status=status,
+        result=settlement.result,
+        error=settlement.error,
+        last_frame=settlement.last_frame,
+        last_seq=settlement.last_seq,
+        settled_at=at,
+        **totals.invocation_values(),
+    )
+
+
+async def mark_closed(connection: AsyncConnection, invocation_ids: Sequence[InvocationId]) -> None:
+    """Their terminal frames are in Redis. Needs no lock: it only ever becomes true."""
+    await connection.execute(
+        sa.update(agent_invocations).where(agent_invocations.c.id.in_(invocation_ids)).values(stream_closed=True)
+    )
+
+
+async def _insert_turn(connection: AsyncConnection, held: Held, turn: AssistantTurn, *, at: int) -> None:
+    await connection.execute(
+        sa.insert(agent_messages),
+        {
+            "run_id": held.run_id,
+            "seq": turn.seq,
+            "invocation_id": held.invocation_id,
+            "role": "assistant",
+            "content": turn.content,
+            "model": turn.model,
+            "usage": turn.usage,
+            "cost": turn.cost,
+            "stop_reason": turn.stop_reason,
+            "duration_ms": turn.duration_ms,
+            "first_frame": turn.first_frame,
+            "last_frame": turn.last_frame,
+            "created_at": at,
+        },
+    )
+
+
+async def _insert_user(
+    connection: AsyncConnection, held: Held, seq: int, content: list[dict[str, Any]], *, at: int
+) -> None:
+    await connection.execute(
+        sa.insert(agent_messages),
+        {
+            "run_id": held.run_id,
+            "seq": seq,
+            "invocation_id": held.invocation_id,
+            "role": "user",
+            "content": content,
+            "created_at": at,
+        },
+    )
+
+
+async def _finish(connection: AsyncConnection, held: Held, assistant_seq: int, call: FinishedCall, *, at: int) -> None:
+    await connection.execute(
+        sa.update(agent_calls)
+        .where(
+            agent_calls.c.run_id == held.run_id,
+            agent_calls.c.assistant_seq == assistant_seq,
+            agent_calls.c.index == call.index,
+        )
+        .values(state=CallState.FINISHED, content=call.content, is_error=call.is_error, finished_at=at)
+    )
+
+
+async def _update_invocation(connection: AsyncConnection, held: Held, **values: Any) -> None:
+    await connection.execute(
+        sa.update(agent_invocations).where(agent_invocations.c.id == held.invocation_id).values(**values)
+    )

@@ -1,0 +1,69 @@
+"""Workers' rows: registration, the beat, and which runs a worker holds. Synchronous: they run in the beat's thread."""
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from runyard.clock import now_ms
+from runyard.db.tables import agent_manifests, agent_runs, workers
+from runyard.errors import WorkerGone
+from runyard.ids import RunId, WorkerId
+from runyard.runs import RunStatus
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Registration:
+    """What a worker says of itself. `manifests`: `{"researcher": ("<version>", {...})}`."""
+
+    worker_id: WorkerId
+    host: str
+    slots: int
+    queues: tuple[str, ...]
+    manifests: dict[str, tuple[str, dict[str, object]]]
+
+
+_raise_beat = sa.update(workers).where(workers.c.id == sa.bindparam("worker")).values(beat=workers.c.beat + 1)
+_held = sa.select(agent_runs.c.id, agent_runs.c.generation).where(
+    agent_runs.c.worker_id == sa.bindparam("worker"), agent_runs.c.status == RunStatus.RUNNING
+)
+
+
+def register(connection: sa.Connection, registration: Registration) -> None:
+    """Insert the worker's row and see its manifests: `last_seen` rises, `first_seen` stays."""
+    at = now_ms()
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    # Always in the order of names: two workers that start together must not lock each other out.
+    for name, (version, manifest) in sorted(registration.manifests.items()):
+        statement = insert(agent_manifests).values(
+            agent=name, version=version, manifest=manifest, first_seen=at, last_seen=at
+        )
+        connection.execute(statement.on_conflict_do_update(index_elements=["agent", "version"], set_={"last_seen": at}))
+    connection.execute(
+        sa.insert(workers),
+        {
+            "id": registration.worker_id,
+            "beat": 0,
+            "host": registration.host,
+            "slots": registration.slots,
+            "queues": list(registration.queues),
+            "agents": {name: version for name, (version, _) in registration.manifests.items()},
+            "started_at": at,
+        },
+    )
+
+
+def beat(connection: sa.Connection, worker_id: WorkerId) -> dict[RunId, int]:
+    """Show that the worker lives; the runs that are its own, with their generations.
+
+    Raises:
+        WorkerGone: the row was deleted: the others think that this worker is dead.
+    """
+    if connection.execute(_raise_beat, {"worker": worker_id}).rowcount != 1:
+        raise WorkerGone(worker_id)
+    return {row.id: row.generation for row in connection.execute(_held, {"worker": worker_id})}
+
+
+def unregister(connection: sa.Connection, worker_id: WorkerId) -> None:
+    """Delete the row of a worker that holds no run."""
+    connection.execute(sa.delete(workers).where(workers.c.id == worker_id))
