@@ -167,6 +167,12 @@ class ProviderError(RunError):
     status = 502
 
 
+class ProviderUnavailable(ProviderError):
+    """A failure that another attempt may not meet: overload, rate limit, a cut connection."""
+
+    retryable = True
+
+
 class ModelNotConfigured(RunError):
     """No model, or no key for it. The message names the setting."""
 
