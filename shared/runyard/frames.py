@@ -1,7 +1,7 @@
 """Frames: the units of output of one invocation, in the order of their sequence numbers.
 
 A frame is stored as a Redis stream entry `<seq>-0` with the fields `e` (event; absent for answer text) and `d` (data,
-UTF-8: text as it is, everything else JSON). Sequence numbers begin at 1, the terminal frame is counted too.
+UTF-8: answer text and thinking as they are, everything else JSON). Sequence numbers begin at 1, the terminal frame is counted too.
 """
 
 from enum import StrEnum
@@ -64,6 +64,11 @@ def text_payload(text: str) -> Payload:
     if "\r" in text:
         return Payload(FrameEvent.TEXT, orjson.dumps(text))
     return Payload(None, text.encode())
+
+
+def thinking_payload(text: str) -> Payload:
+    """Reasoning text. A CR, at which SSE would end the line, becomes LF: the stored block keeps it."""
+    return Payload(FrameEvent.THINKING, text.replace("\r\n", "\n").replace("\r", "\n").encode())
 
 
 def event_payload(event: str, data: Any) -> Payload:

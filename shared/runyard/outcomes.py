@@ -1,0 +1,32 @@
+"""How an invocation ended: the frame that ends its stream, made from what its row stores.
+
+Whoever settled writes it, and a gateway makes it again for readers whose frames are gone: both say the same.
+"""
+
+from typing import Any
+
+from runyard.errors import error_body
+from runyard.frames import FrameEvent, Payload, event_payload
+
+
+def terminal_payload(
+    *, result: dict[str, Any], error: dict[str, Any] | None, request_id: str
+) -> Payload:
+    """`result` with the invocation's result, or `error` with the body that an HTTP answer would have.
+
+    `error` as stored: `{"code": "PROVIDER_ERROR", "message": "...", "retryable": true}`.
+    """
+    if error is None:
+        return event_payload(FrameEvent.RESULT, result)
+    return event_payload(FrameEvent.ERROR, failure_body(result=result, error=error, request_id=request_id))
+
+
+def failure_body(*, result: dict[str, Any], error: dict[str, Any], request_id: str) -> dict[str, Any]:
+    fields = {name: result[name] for name in ("runId", "invocationId", "streamId", "status", "steps", "usage", "cost")}
+    return error_body(
+        code=error["code"],
+        message=error["message"],
+        request_id=request_id,
+        retryable=error["retryable"],
+        fields=fields,
+    )
