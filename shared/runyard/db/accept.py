@@ -26,6 +26,7 @@ class NewTurn:
     agent: str
     queue: str
     content: str | list[dict[str, Any]]
+    roles: tuple[str, ...]
     options: dict[str, Any]
     run_id: RunId
     invocation_id: InvocationId
@@ -61,6 +62,7 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> RunId:
             "stream_id": turn.stream_id,
             "request_id": turn.request_id,
             "status": RunStatus.QUEUED,
+            "roles": list(turn.roles),
             "options": turn.options,
             "steps": 0,
             "usage": {},

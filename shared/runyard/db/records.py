@@ -42,6 +42,7 @@ class Invocation:
     stream_id: StreamId
     request_id: str
     status: RunStatus
+    roles: list[str]
     options: dict[str, Any]
     steps: int
     usage: dict[str, int]

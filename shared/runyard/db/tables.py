@@ -110,6 +110,7 @@ agent_invocations = sa.Table(
     sa.Column("stream_id", sa.Text, nullable=False, unique=True),
     sa.Column("request_id", sa.Text, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
+    sa.Column("roles", Json, nullable=False),
     sa.Column("options", Json, nullable=False),
     sa.Column("steps", sa.Integer, nullable=False),
     sa.Column("usage", Json, nullable=False),

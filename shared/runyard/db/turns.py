@@ -56,9 +56,12 @@ class AssistantTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedCall:
+    """A call that the model asks for. `refusal`: what the model is told when its input cannot be read; never runs."""
+
     call_id: str
     name: str
     idempotent: bool
+    refusal: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,7 +131,10 @@ async def append_turn(
                     "call_id": call.call_id,
                     "name": call.name,
                     "idempotent": call.idempotent,
-                    "state": CallState.PLANNED,
+                    "state": CallState.PLANNED if call.refusal is None else CallState.FINISHED,
+                    "content": call.refusal,
+                    "is_error": None if call.refusal is None else True,
+                    "finished_at": None if call.refusal is None else at,
                 }
                 for index, call in enumerate(calls)
             ],
