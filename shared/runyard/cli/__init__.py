@@ -1,0 +1,5 @@
+"""The `runyard` command."""
+
+from runyard.cli.command import main
+
+__all__ = ["main"]

@@ -48,6 +48,7 @@ class Invocation:
     usage: dict[str, int]
     cost: dict[str, Any]
     redis_run_id: str | None
+    frame_base: int | None
     result: dict[str, Any] | None
     error: dict[str, Any] | None
     last_frame: int | None

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.db.locks import lock_claimed, update_claimed
-from runyard.db.records import Call, Message
-from runyard.db.tables import agent_calls, agent_invocations, agent_messages
+from runyard.db.records import Call, Invocation, Message, Run
+from runyard.db.tables import agent_calls, agent_invocations, agent_messages, agent_runs
 from runyard.ids import InvocationId, RunId
 from runyard.runs import CallState, RunEvent, RunStatus, after
 
@@ -80,6 +80,13 @@ class Settlement:
     error: dict[str, Any] | None
     last_frame: int
     last_seq: int
+
+
+async def load_run(connection: AsyncConnection, run_id: RunId) -> tuple[Run, Invocation]:
+    """The run and its newest invocation, as they are now."""
+    run = Run(**(await connection.execute(sa.select(agent_runs).where(agent_runs.c.id == run_id))).one()._mapping)
+    row = await connection.execute(sa.select(agent_invocations).where(agent_invocations.c.id == run.invocation_id))
+    return run, Invocation(**row.one()._mapping)
 
 
 async def load_messages(connection: AsyncConnection, run_id: RunId) -> list[Message]:
@@ -250,6 +257,16 @@ async def settle(
         settled_at=at,
         **totals.invocation_values(),
     )
+
+
+async def set_frame_base(connection: AsyncConnection, held: Held, base: int, redis_run_id: str) -> None:
+    """Commit where a reset stream's numbers begin, before the reset is written.
+
+    Raises:
+        GenerationLost: the run belongs to another worker.
+    """
+    await lock_claimed(connection, held.run_id, held.generation)
+    await _update_invocation(connection, held, frame_base=base, redis_run_id=redis_run_id)
 
 
 async def mark_closed(connection: AsyncConnection, invocation_ids: Sequence[InvocationId]) -> None:

@@ -1,0 +1,1 @@
+"""Model providers: one interface for the loop (`model.py`), one module for each model API."""

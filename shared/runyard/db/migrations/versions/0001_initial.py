@@ -106,6 +106,7 @@ def upgrade() -> None:
     sa.Column('usage', sa.JSON(none_as_null=True), nullable=False),
     sa.Column('cost', sa.JSON(none_as_null=True), nullable=False),
     sa.Column('redis_run_id', sa.Text(), nullable=True),
+    sa.Column("frame_base", sa.BigInteger(), nullable=True),
     sa.Column('result', sa.JSON(none_as_null=True), nullable=True),
     sa.Column('error', sa.JSON(none_as_null=True), nullable=True),
     sa.Column('last_frame', sa.BigInteger(), nullable=True),
