@@ -1,0 +1,5 @@
+"""`python -m runyard.cli` is the `runyard` command."""
+
+from runyard.cli import main
+
+main()

@@ -1,0 +1,64 @@
+"""The `runyard` command: its options, and the one line in which it says why it cannot go on."""
+
+import importlib.metadata
+import sys
+from typing import Annotated
+
+import typer
+
+from runyard.cli.process import ChildExitedError
+from runyard.errors import StartError
+
+app = typer.Typer(
+    help="Runs LLM agents on a fleet.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(importlib.metadata.version("runyard"))
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def dev(
+    agents: Annotated[str | None, typer.Option(help="Folder of agent files.", show_default="agents")] = None,
+    port: Annotated[str | None, typer.Option(help="Port to listen on, 0 for any.", show_default="8000")] = None,
+    host: Annotated[str | None, typer.Option(help="Loopback address.", show_default="127.0.0.1")] = None,
+) -> None:
+    """Run the whole system on this machine, with its state in .runyard/."""
+    from runyard.cli.dev import run
+
+    run(agents=agents, host=host, port=port)
+
+
+@app.command()
+def migrate() -> None:
+    """Bring the database at RUNYARD_DATABASE_URL to this version's schema."""
+    from runyard.db.migrate import upgrade
+    from runyard.settings import DatabaseSettings
+
+    upgrade(DatabaseSettings.load().database_url)
+
+
+def main() -> None:
+    """The entry point: what cannot go on is told in one line."""
+    try:
+        app()
+    except (StartError, ChildExitedError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, StartError) else 1)

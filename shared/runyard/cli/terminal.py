@@ -1,0 +1,50 @@
+"""What `runyard dev` prints: each process's lines behind its name, and the banner."""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+COLOURS = {"runyard": 35, "gateway": 36, "worker": 32}
+NAME_WIDTH = max(len(name) for name in COLOURS)
+
+
+def show(name: str, line: str) -> None:
+    """`show("worker", "run_claimed")` prints `worker  | run_claimed`."""
+    prefix = f"{name:<{NAME_WIDTH}} |"
+    if sys.stdout.isatty() and "NO_COLOR" not in os.environ:
+        prefix = f"\x1b[{COLOURS.get(name, 0)}m{prefix}\x1b[0m"
+    print(prefix, line, flush=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Banner:
+    url: str
+    agents: list[str]
+    folder: Path
+    state: Path
+    demo: bool
+
+    def print(self) -> None:
+        print(f"\n  Runyard is up at {self.url}\n")
+        print(
+            f"  agents   {', '.join(self.agents) or 'none yet'}   (saving a file in {self.folder} restarts the worker)"
+        )
+        print(f"  model    {_model(self.demo)}")
+        print(f"  state    {self.state}, kept when you stop with Ctrl-C")
+        if self.agents:
+            print(f"  try it   {_curl(self.url, self.agents[0])}")
+        print(flush=True)
+
+
+def _model(demo: bool) -> str:
+    if demo:
+        return "the built-in demo model: ANTHROPIC_API_KEY is not set, no provider is called"
+    return "the one each agent names, with ANTHROPIC_API_KEY"
+
+
+def _curl(url: str, agent: str) -> str:
+    return (
+        f"curl -N {url}/v1/agents/{agent}/runs -H 'Accept: text/event-stream' "
+        "-H 'Content-Type: application/json' -d '{\"input\": \"What can you do?\"}'"
+    )
