@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runyard.db.engine import Database
 from runyard.db.inputs import fold_inputs
 from runyard.db.records import Input, Invocation, Run
-from runyard.db.tables import agent_invocations, agent_runs
+from runyard.db.tables import QUEUED, RUNNING, agent_invocations, agent_runs
 from runyard.errors import WorkerGone
 from runyard.ids import InvocationId, RunId, WorkerId
 from runyard.runs import RunEvent, RunStatus, after
@@ -47,15 +47,15 @@ class Claim:
 def _groups_statement() -> sa.Select[tuple[str, str, str]]:
     queued = agent_runs.alias("queued")
     order = [queued.c[name] for name in GROUP_ORDER]
-    first = sa.select(queued.c.id).where(queued.c.status == RunStatus.QUEUED).order_by(*order).limit(1)
+    first = sa.select(queued.c.id).where(queued.c.status == QUEUED).order_by(*order).limit(1)
     heads = sa.select(first.scalar_subquery().label("id")).cte("heads", recursive=True)
     head = agent_runs.alias("head")
     following = (
         sa.select(queued.c.id)
         .where(
-            queued.c.status == RunStatus.QUEUED,
+            queued.c.status == QUEUED,
             sa.tuple_(queued.c.queue, queued.c.agent, queued.c.tenant_id)
-            > sa.tuple_(head.c.queue, head.c.agent, head.c.tenant_id),
+            > sa.tuple_(_value(head.c.queue), _value(head.c.agent), _value(head.c.tenant_id)),
         )
         .order_by(*order)
         .limit(1)
@@ -68,7 +68,7 @@ def _groups_statement() -> sa.Select[tuple[str, str, str]]:
     busy = (
         sa.select(sa.func.count())
         .select_from(running)
-        .where(running.c.status == RunStatus.RUNNING, running.c.tenant_id == agent_runs.c.tenant_id)
+        .where(running.c.status == RUNNING, running.c.tenant_id == agent_runs.c.tenant_id)
         .scalar_subquery()
     )
     return (
@@ -82,11 +82,18 @@ def _groups_statement() -> sa.Select[tuple[str, str, str]]:
     )
 
 
+def _value(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
+    # SQLite finds a row of values in an index only if the comparison has the index's affinity. Two columns compare
+    # without any, and only the first would be searched; the outcome of `||` takes the other side's.
+    # https://www.sqlite.org/datatype3.html#affinity_of_comparison_operands
+    return column.concat(sa.literal_column("''", sa.Text))
+
+
 _groups = _groups_statement()
 _best_of_group = (
     sa.select(agent_runs)
     .where(
-        agent_runs.c.status == RunStatus.QUEUED,
+        agent_runs.c.status == QUEUED,
         agent_runs.c.queue == sa.bindparam("queue"),
         agent_runs.c.agent == sa.bindparam("agent"),
         agent_runs.c.tenant_id == sa.bindparam("tenant_id"),

@@ -20,6 +20,11 @@ metadata = sa.MetaData(
 
 Json = sa.JSON(none_as_null=True)
 
+QUEUED = sa.literal_column(f"'{RunStatus.QUEUED}'", sa.Text)
+RUNNING = sa.literal_column(f"'{RunStatus.RUNNING}'", sa.Text)
+"""A status as part of the statement. Partial indexes serve only statements that state their condition: behind a
+parameter, a prepared statement's generic plan (Postgres makes one after five executions) reads the whole table."""
+
 
 def _one_of(column: str, values: type[RunStatus] | type[CallState]) -> str:
     return f"{column} IN ({', '.join(repr(str(value)) for value in values)})"

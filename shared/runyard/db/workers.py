@@ -6,10 +6,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from runyard.clock import now_ms
-from runyard.db.tables import agent_manifests, agent_runs, workers
+from runyard.db.tables import RUNNING, agent_manifests, agent_runs, workers
 from runyard.errors import WorkerGone
 from runyard.ids import RunId, WorkerId
-from runyard.runs import RunStatus
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,7 +24,7 @@ class Registration:
 
 _raise_beat = sa.update(workers).where(workers.c.id == sa.bindparam("worker")).values(beat=workers.c.beat + 1)
 _held = sa.select(agent_runs.c.id, agent_runs.c.generation).where(
-    agent_runs.c.worker_id == sa.bindparam("worker"), agent_runs.c.status == RunStatus.RUNNING
+    agent_runs.c.worker_id == sa.bindparam("worker"), agent_runs.c.status == RUNNING
 )
 
 
