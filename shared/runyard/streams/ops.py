@@ -1,0 +1,133 @@
+"""What can be asked of the frame script, and what it answers. `frames.lua` is the other half of every line here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from runyard.frames import Payload
+
+Argument = str | bytes | int
+
+
+class Status(StrEnum):
+    OK = "ok"
+    MISSING = "missing"  # no such stream
+    FENCED = "fenced"  # a higher generation has opened it
+    GAP = "gap"  # the number is not the next one, or Redis forgot the generation
+    CLOSED = "closed"  # its terminal frame is there
+    BELOW = "below"  # Redis holds fewer frames than were committed
+
+
+class Answer(NamedTuple):
+    status: Status
+    last: int
+    """The highest number stored; 0 where there is no stream."""
+    created: bool = False
+    """`Open` only: the stream was not there. Says nothing once a call was sent twice."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Open:
+    """Raises the stream's generation, never lowers it; makes a missing stream.
+
+    Answers: OK, FENCED, CLOSED.
+    """
+
+    stream_id: str
+    generation: int
+
+    def arguments(self) -> list[Argument]:
+        return ["open", self.stream_id, self.generation]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Append:
+    """Stores frames `first`, `first + 1`, ... under the equal generation, if `first` is the next number.
+
+    Answers: OK, MISSING, FENCED, GAP, CLOSED.
+    """
+
+    stream_id: str
+    generation: int
+    first: int
+    frames: Sequence[Payload]
+
+    def arguments(self) -> list[Argument]:
+        return ["append", self.stream_id, self.generation, self.first, *_flat(self.frames)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Touch:
+    """Sets the stream's time to live back to the whole retention.
+
+    Answers: OK, MISSING, FENCED, GAP, CLOSED.
+    """
+
+    stream_id: str
+    generation: int
+
+    def arguments(self) -> list[Argument]:
+        return ["touch", self.stream_id, self.generation]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reset:
+    """Drops what is kept; `frames` follow from number `base` on. Makes a missing stream, raises the generation.
+
+    Sent again with the same base and generation it changes nothing and answers OK with the present last.
+    Answers: OK, FENCED, CLOSED, GAP (`base` is not above the present last).
+    """
+
+    stream_id: str
+    generation: int
+    base: int
+    frames: Sequence[Payload]
+
+    def arguments(self) -> list[Argument]:
+        return ["reset", self.stream_id, self.generation, self.base, *_flat(self.frames)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Close:
+    """Ends the stream. Needs no generation and numbers itself; the first one wins, later ones answer CLOSED.
+
+    Send it only after the settlement is committed. `settled_last` is the highest frame number that the settlement
+    knew. Redis holds more: `rewind` is written first. Redis holds fewer, or no stream where some were committed:
+    BELOW and nothing written; then commit a reset base and send it again with `base` and `base_frames`. A `base`
+    above the stream's own drops what is kept and lets `base_frames`, then `frames`, follow from it, whatever Redis
+    holds: pass one at the first try when Redis' run id is not the one that the invocation began with.
+    Answers: OK, CLOSED, BELOW (with a base: it is not above the present last).
+    """
+
+    stream_id: str
+    settled_last: int
+    frames: Sequence[Payload]
+    """The last `message` frame and the terminal frame."""
+    rewind: Payload | None = None
+    base: int = 0
+    base_frames: Sequence[Payload] = ()
+    """The rewind to nothing and one text frame with the committed text."""
+
+    def arguments(self) -> list[Argument]:
+        rewind = [self.rewind] if self.rewind else []
+        return [
+            "close",
+            self.stream_id,
+            self.settled_last,
+            self.base,
+            *_flat(rewind),
+            *_flat(self.base_frames),
+            *_flat(self.frames),
+        ]
+
+
+Op = Open | Append | Touch | Reset | Close
+
+
+def _flat(frames: Sequence[Payload]) -> list[Argument]:
+    flat: list[Argument] = [len(frames)]
+    for event, data in frames:
+        flat.append(event or "")
+        flat.append(data)
+    return flat

@@ -1,0 +1,84 @@
+"""Reads stored frames in pages."""
+
+from collections.abc import Awaitable, Callable, Collection
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from runyard.errors import StoreUnavailable
+from runyard.frames import Frame
+from runyard.streams.keys import StreamKeys
+
+PAGE = 500
+"""Frames a read: the page size where the floor of a replay lies (larger ones gain nothing)."""
+
+_META = ("state", "first", "last", "base", "generation")
+
+
+class StreamState(StrEnum):
+    LIVE = "live"
+    CLOSED = "closed"
+
+
+class StreamInfo(NamedTuple):
+    state: StreamState
+    first: int
+    """The oldest number kept; `last + 1` while nothing is."""
+    last: int
+    base: int
+    """Where the last reset begins; 0 if there was none."""
+    generation: int
+
+    def has_lost(self, cursor: int) -> bool:
+        """Whether frames after `cursor` were dropped, so that reading on would leave a hole.
+
+        A cursor below a base reads on from it, as long as the base's own frame (a rewind of everything) is kept.
+        """
+        return cursor + 1 < self.first and not (cursor < self.base == self.first)
+
+
+class FrameReader:
+    """`client` comes from `runyard.streams.connect` and stays its owner's to close.
+
+    All methods raise `StoreUnavailable` when Redis does not answer.
+    """
+
+    def __init__(self, client: Redis, *, prefix: str) -> None:
+        self._client = client
+        self._execute: Callable[..., Awaitable[Any]] = client.execute_command
+        self.keys = StreamKeys(prefix=prefix)
+
+    async def read(self, stream_id: str, after: int, count: int = PAGE) -> list[Frame]:
+        """The next `count` frames at most whose number is above `after`; empty: none is stored."""
+        try:
+            entries = await self._execute("XRANGE", self.keys.frames(stream_id), f"({after}-0", "+", "COUNT", count)
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable("Redis does not answer") from error
+        return [_frame(seq, fields) for seq, fields in entries]
+
+    async def info(self, stream_id: str) -> StreamInfo | None:
+        return (await self.infos([stream_id])).get(stream_id)
+
+    async def infos(self, stream_ids: Collection[str]) -> dict[str, StreamInfo]:
+        """In one round trip; streams that are not there are left out."""
+        pipeline = self._client.pipeline(transaction=False)
+        for stream_id in stream_ids:
+            pipeline.hmget(self.keys.meta(stream_id), _META)
+        try:
+            replies = await pipeline.execute()
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable("Redis does not answer") from error
+        return {
+            stream_id: StreamInfo(StreamState(meta[0].decode()), *map(int, meta[1:]))
+            for stream_id, meta in zip(stream_ids, replies, strict=True)
+            if meta[0] is not None
+        }
+
+
+def _frame(entry_id: bytes, fields: list[Any]) -> Frame:
+    seq = int(entry_id[:-2])  # "<seq>-0"
+    if len(fields) == 2:  # noqa: PLR2004 - one field, `d`, and its value
+        return Frame(seq, None, fields[1])
+    return Frame(seq, fields[1].decode(), fields[3])

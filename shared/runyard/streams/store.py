@@ -1,0 +1,49 @@
+"""Writes frames through the one script, and reads them."""
+
+from collections.abc import Sequence
+from importlib.resources import files
+
+from redis.asyncio import Redis
+from redis.exceptions import ReadOnlyError, RedisError
+
+from runyard.errors import StoreUnavailable
+from runyard.frames import FRAME_OVERHEAD_BYTES
+from runyard.streams.ops import Answer, Argument, Close, Op, Status
+from runyard.streams.reader import FrameReader
+
+
+class FrameStore(FrameReader):
+    """`retain_s` from a stream's end, and between two touches of a live one; `max_bytes` of frames a stream;
+    `max_streams` finished ones. All methods raise `StoreUnavailable` when Redis does not answer or refuses to write.
+    """
+
+    def __init__(self, client: Redis, *, prefix: str, retain_s: int, max_bytes: int, max_streams: int) -> None:
+        super().__init__(client, prefix=prefix)
+        self.retain_s = retain_s
+        self._limits: list[Argument] = [prefix, max_bytes, retain_s * 1000, max_streams, FRAME_OVERHEAD_BYTES]
+        source = files("runyard.streams").joinpath("frames.lua").read_text()
+        self._script = client.register_script(source)  # loads itself again after a flush or a restart
+
+    async def apply(self, ops: Sequence[Op]) -> list[Answer]:
+        """In one call, in order, one answer each; other writers see all of it or nothing.
+
+        `StoreUnavailable` leaves open whether it happened.
+        """
+        keys: list[str] = [self.keys.finished]
+        arguments = list(self._limits)
+        for op in ops:
+            keys += (self.keys.frames(op.stream_id), self.keys.meta(op.stream_id))
+            arguments += op.arguments()
+        try:
+            replies = await self._script(keys, arguments)
+        except ReadOnlyError as error:
+            # Connected to a primary that became a replica: connect anew, the name leads to the new one by now.
+            await self._client.connection_pool.disconnect(inuse_connections=False)
+            raise StoreUnavailable("Redis cannot be written") from error
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable("Redis does not answer") from error
+        return [Answer(Status(status.decode()), last, created=made == [1]) for status, last, *made in replies]
+
+    async def close(self, close: Close) -> Answer:
+        (answer,) = await self.apply([close])
+        return answer
