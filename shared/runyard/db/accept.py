@@ -123,10 +123,12 @@ async def _lock_session(connection: AsyncConnection, turn: NewTurn) -> Run | Non
 async def _create(connection: AsyncConnection, turn: NewTurn) -> bool:
     """Whether the row was inserted: not when its session exists."""
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    statement = insert(agent_runs).on_conflict_do_nothing(
-        index_elements=["tenant_id", "agent", "user_id", "session_id"]
+    statement = (
+        insert(agent_runs)
+        .on_conflict_do_nothing(index_elements=["tenant_id", "agent", "user_id", "session_id"])
+        .returning(agent_runs.c.id)
     )
-    result = await connection.execute(
+    inserted = await connection.execute(
         statement,
         {
             "id": turn.run_id,
@@ -149,7 +151,7 @@ async def _create(connection: AsyncConnection, turn: NewTurn) -> bool:
             "last_activity_at": turn.at,
         },
     )
-    return result.rowcount == 1
+    return inserted.one_or_none() is not None
 
 
 async def _continue(connection: AsyncConnection, run: Run, turn: NewTurn) -> None:
