@@ -1,0 +1,30 @@
+# The two commands are `make dev` and `make test`. All that they need beside Python and make, they install themselves.
+
+PYTHON ?= python3
+
+.PHONY: dev test check bench venv
+
+# The whole system on this machine. `make dev AGENTS=path/to/folder PORT=8001`
+dev: venv
+	@exec .venv/bin/runyard dev $(if $(AGENTS),--agents "$(AGENTS)") $(if $(PORT),--port "$(PORT)")
+
+# Every test. Postgres, Redis and RabbitMQ are used where they listen, and started where they do not.
+test: venv
+	@.venv/bin/python -m scripts.services
+	@.venv/bin/python -m pytest
+
+# Lint, types, the direction of imports, then every test.
+check: venv
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	@$(MAKE) --no-print-directory test
+
+bench: venv
+	@.venv/bin/python -m scripts.services
+	@.venv/bin/python -m benchmarks
+
+venv:
+	@command -v $(PYTHON) >/dev/null || { echo "error: no $(PYTHON) on PATH: install Python 3.11 or newer" >&2; exit 1; }
+	@$(PYTHON) scripts/bootstrap.py

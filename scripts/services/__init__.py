@@ -1,0 +1,1 @@
+"""Postgres, Redis and RabbitMQ for the tests."""
