@@ -6,6 +6,7 @@ loose index scan: one index probe a group, whatever the number of queued rows.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -42,6 +43,15 @@ class Claim:
     def is_takeover(self) -> bool:
         """Another worker (or this one, before) had begun the invocation."""
         return not self.folded
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GivenBack:
+    """What the message for the next worker names."""
+
+    run_id: RunId
+    invocation_id: InvocationId
+    queue: str
 
 
 def _groups_statement() -> sa.Select[tuple[str, str, str]]:
@@ -129,12 +139,7 @@ async def claim_best(
         groups = await database.read(queued_groups, queues, list(agents))
         if not groups:
             return None
-        try:
-            claim = await database.write(
-                take, groups, worker_id=worker_id, agents=agents, redis_run_id=redis_run_id, at=at
-            )
-        except sa.exc.IntegrityError as error:
-            raise WorkerGone(worker_id) from error
+        claim = await database.write(take, groups, worker_id=worker_id, agents=agents, redis_run_id=redis_run_id, at=at)
         if claim is not None:
             return claim
 
@@ -158,19 +163,15 @@ async def take(
 
     Rows that others hold are skipped. When all are held, it waits for the best one's holder: a holder that does not
     take its row leaves it to us. None: every row was taken meanwhile; look again.
+
+    Raises:
+        WorkerGone: this worker's row is gone.
     """
-    row = None
-    for statement, candidates in ((_skip_locked, groups), (_wait_locked, groups[:1])):
-        for group in candidates:
-            parameters = {"queue": group.queue, "agent": group.agent, "tenant_id": group.tenant_id}
-            row = (await connection.execute(statement, parameters)).one_or_none()
-            if row is not None:
-                break
-        if row is not None:
-            break
-    if row is None:
+    queued = await _lock_first(connection, _skip_locked, groups)
+    if queued is None:
+        queued = await _lock_first(connection, _wait_locked, groups[:1])
+    if queued is None:
         return None
-    queued = Run(**row._mapping)
     generation = queued.generation + 1
     folded, last_seq = await fold_inputs(connection, queued, at=at)
     claimed = {
@@ -181,11 +182,11 @@ async def take(
         "last_seq": last_seq,
         "last_activity_at": at,
     }
-    row = (
-        await connection.execute(
-            sa.update(agent_runs).where(agent_runs.c.id == queued.id).values(**claimed).returning(agent_runs)
-        )
-    ).one()
+    claiming = sa.update(agent_runs).where(agent_runs.c.id == queued.id).values(**claimed).returning(agent_runs)
+    try:
+        row = (await connection.execute(claiming)).one()
+    except sa.exc.IntegrityError as error:  # its foreign key to `workers`
+        raise WorkerGone(worker_id) from error
     invocation = (
         await connection.execute(
             sa.update(agent_invocations)
@@ -201,7 +202,16 @@ async def take(
     return Claim(run=Run(**row._mapping), invocation=Invocation(**invocation._mapping), folded=folded)
 
 
-async def give_back(connection: AsyncConnection, run_id: RunId, generation: int) -> InvocationId | None:
+async def _lock_first(connection: AsyncConnection, statement: sa.Select[Any], groups: Sequence[Group]) -> Run | None:
+    for group in groups:
+        parameters = {"queue": group.queue, "agent": group.agent, "tenant_id": group.tenant_id}
+        row = (await connection.execute(statement, parameters)).one_or_none()
+        if row is not None:
+            return Run(**row._mapping)
+    return None
+
+
+async def give_back(connection: AsyncConnection, run_id: RunId, generation: int) -> GivenBack | None:
     """Put a running run back into the queue for another worker; None when it is no longer ours to give."""
     row = (
         await connection.execute(
@@ -216,13 +226,12 @@ async def give_back(connection: AsyncConnection, run_id: RunId, generation: int)
                 worker_id=None,
                 generation=agent_runs.c.generation + 1,
             )
-            .returning(agent_runs.c.invocation_id)
+            .returning(agent_runs.c.invocation_id, agent_runs.c.queue)
         )
     ).one_or_none()
     if row is None:
         return None
-    invocation_id: InvocationId = row.invocation_id
     await connection.execute(
-        sa.update(agent_invocations).where(agent_invocations.c.id == invocation_id).values(status=RunStatus.QUEUED)
+        sa.update(agent_invocations).where(agent_invocations.c.id == row.invocation_id).values(status=RunStatus.QUEUED)
     )
-    return invocation_id
+    return GivenBack(run_id=run_id, invocation_id=row.invocation_id, queue=row.queue)

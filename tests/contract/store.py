@@ -1,0 +1,146 @@
+"""Runs in each state of their life, made by the store's own transactions."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+from runyard.db import reads
+from runyard.db.accept import NewTurn, accept_turn
+from runyard.db.claims import Claim, claim_best
+from runyard.db.engine import Database, sync_engine
+from runyard.db.records import Run
+from runyard.db.tables import agent_runs, metadata
+from runyard.db.turns import AssistantTurn, FinishedCall, Held, PlannedCall, Settlement, Totals
+from runyard.db.workers import Registration, register
+from runyard.ids import (
+    RunId,
+    WorkerId,
+    new_input_id,
+    new_invocation_id,
+    new_request_id,
+    new_run_id,
+    new_stream_id,
+    new_worker_id,
+)
+from runyard.runs import RunEvent
+
+AT = 1_764_460_800_000
+OWNER = reads.Owner(tenant_id="acme", user_id="ada")
+AGENTS = {"researcher": "v1"}
+
+
+def new_turn(**changes: Any) -> NewTurn:
+    turn = NewTurn(
+        tenant_id=OWNER.tenant_id,
+        user_id=OWNER.user_id,
+        roles=(),
+        agent="researcher",
+        queue="default",
+        content="Where do swifts winter?",
+        options={},
+        run_id=new_run_id(),
+        invocation_id=new_invocation_id(),
+        input_id=new_input_id(),
+        stream_id=new_stream_id(),
+        request_id=new_request_id(),
+        at=AT,
+    )
+    return replace(turn, **changes)
+
+
+async def accepted(database: Database, **changes: Any) -> Run:
+    return await run_row(database, await database.write(accept_turn, new_turn(**changes)))
+
+
+def registered(database_url: str, **changes: Any) -> WorkerId:
+    """A new worker's row."""
+    registration = replace(
+        Registration(worker_id=new_worker_id(), host="host-1", slots=4, queues=("default",), manifests={}), **changes
+    )
+    engine = sync_engine(database_url)
+    with engine.begin() as connection:
+        register(connection, registration)
+    engine.dispose()
+    return registration.worker_id
+
+
+async def claim(database: Database, worker_id: WorkerId, **changes: Any) -> Claim | None:
+    wanted: dict[str, Any] = {"queues": ["default"], "agents": AGENTS, "redis_run_id": "redis-1", "at": AT + 1}
+    return await claim_best(database, worker_id=worker_id, **wanted | changes)
+
+
+async def claimed(database: Database, worker_id: WorkerId, **changes: Any) -> Claim:
+    found = await claim(database, worker_id, **changes)
+    assert found is not None
+    return found
+
+
+def held(found: Claim) -> Held:
+    return Held(run_id=found.run.id, invocation_id=found.invocation.id, generation=found.run.generation)
+
+
+def assistant_turn(seq: int = 2, **changes: Any) -> AssistantTurn:
+    turn = AssistantTurn(
+        seq=seq,
+        content=[{"type": "text", "text": "South of the Sahara."}],
+        model="claude-sonnet-5-5",
+        usage={"input_tokens": 12, "output_tokens": 5},
+        cost={"amount": 0.25, "currency": "USD", "unpriced": False},
+        stop_reason="end_turn",
+        duration_ms=840,
+        first_frame=1,
+        last_frame=6,
+    )
+    return replace(turn, **changes)
+
+
+CALLS = (
+    PlannedCall(call_id="toolu_1", name="search_docs", idempotent=True),
+    PlannedCall(call_id="toolu_2", name="send_mail", idempotent=False),
+)
+TOTALS = Totals(
+    steps=1,
+    usage={"input_tokens": 12, "output_tokens": 5},
+    cost={"amount": 0.25, "currency": "USD", "unpriced": False},
+    run_steps=3,
+    run_usage={"input_tokens": 40, "output_tokens": 9},
+    run_cost={"amount": 0.75, "currency": "USD", "unpriced": False},
+)
+
+
+def finished(index: int, content: Any = "three pages", *, is_error: bool = False) -> FinishedCall:
+    return FinishedCall(index=index, content=content, is_error=is_error)
+
+
+def completed(last_seq: int = 2, **changes: Any) -> Settlement:
+    settlement = Settlement(
+        event=RunEvent.COMPLETE,
+        result={"text": "South of the Sahara.", "finishReason": "end_turn"},
+        error=None,
+        last_frame=7,
+        last_seq=last_seq,
+    )
+    return replace(settlement, **changes)
+
+
+async def run_row(database: Database, run_id: RunId) -> Run:
+    async def load(connection: Any) -> Run:
+        row = (await connection.execute(sa.select(agent_runs).where(agent_runs.c.id == run_id))).one()
+        return Run(**row._mapping)
+
+    return await database.read(load)
+
+
+async def contents(database: Database) -> dict[str, list[str]]:
+    """Every row of every table: what a refused transaction must leave as it was."""
+
+    async def load(connection: Any) -> dict[str, list[str]]:
+        return {
+            table.name: sorted(
+                json.dumps(dict(row._mapping), sort_keys=True) for row in await connection.execute(sa.select(table))
+            )
+            for table in metadata.sorted_tables
+        }
+
+    return await database.read(load)

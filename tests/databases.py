@@ -1,0 +1,46 @@
+"""Postgres databases of the tests' own: made when a test begins, dropped when it ends."""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from psycopg import sql
+
+URL_VARIABLE = "RUNYARD_TEST_POSTGRES_URL"
+URL_DEFAULT = "postgresql://postgres@127.0.0.1:5432"
+
+
+@contextlib.contextmanager
+def postgres_database(*, template: str = "template1") -> Iterator[str]:
+    """A new database, as `RUNYARD_DATABASE_URL` names it; `template`: the database it is a copy of."""
+    name = f"runyard_test_{secrets.token_hex(6)}"
+    with postgres_server() as server:
+        server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
+        try:
+            yield _server_url().set(database=name).render_as_string(hide_password=False)
+        finally:
+            server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@contextlib.contextmanager
+def postgres_server() -> Iterator[psycopg.Connection]:
+    """A superuser's link to the server, outside of every database under test; without a server the test fails."""
+    url = _server_url()
+    try:
+        link = psycopg.connect(url.render_as_string(hide_password=False), autocommit=True, connect_timeout=5)
+    except psycopg.OperationalError as error:
+        reason = str(error).splitlines()[0]
+        pytest.fail(
+            f"no Postgres at {url.render_as_string()}: start it, or name another server in {URL_VARIABLE} ({reason})",
+            pytrace=False,
+        )
+    with link:
+        yield link
+
+
+def _server_url() -> sa.URL:
+    return sa.make_url(os.environ.get(URL_VARIABLE, URL_DEFAULT))
