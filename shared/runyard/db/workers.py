@@ -47,9 +47,23 @@ def register(connection: sa.Connection, registration: Registration) -> None:
             "slots": registration.slots,
             "queues": list(registration.queues),
             "agents": {name: version for name, (version, _) in registration.manifests.items()},
-            "started_at": at,
+            "started_at": now_ms(),
         },
     )
+
+
+def see_manifests(connection: sa.Connection, registration: Registration) -> None:
+    """`last_seen` of the worker's manifests rises, `first_seen` stays."""
+    at = now_ms()
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    # Always in the order of names: two workers that start together must not lock each other out.
+    for name, (version, manifest) in sorted(registration.manifests.items()):
+        statement = insert(agent_manifests).values(
+            agent=name, version=version, manifest=manifest, first_seen=at, last_seen=at
+        )
+        connection.execute(
+            statement.on_conflict_do_update(index_elements=["agent", "version"], set_={"last_seen": at})
+        )
 
 
 def beat(connection: sa.Connection, worker_id: WorkerId) -> dict[RunId, int]:

@@ -1,0 +1,121 @@
+"""The beat: a thread outside the event loop, with a link of its own, that shows every 2 s that the process lives.
+
+The same statement pair answers which runs are this worker's, so that cost does not grow with their number. The thread
+also ends a process whose event loop no longer turns: its runs are put back by whoever misses the beat.
+"""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable
+
+import sqlalchemy as sa
+import structlog
+
+from runyard.db import workers
+from runyard.db.engine import sync_engine
+from runyard.db.workers import Registration
+from runyard.errors import WorkerGone
+from runyard.ids import RunId, WorkerId
+from runyard_workers.liveness import Liveness
+
+BEAT_S = 2.0
+STATEMENT_TIMEOUT_MS = 2_000
+STUCK_LOOP_S = 60.0
+STUCK_EXIT_CODE = 70  # EX_SOFTWARE, sysexits.h
+SEE_MANIFESTS_S = 3_600.0
+
+log = structlog.get_logger()
+
+
+class Beat:
+    """Registers the worker, beats, and takes its row away at the end.
+
+    `on_beat`, with the runs that are this worker's, and `on_gone` are called on the event loop. `registration` makes
+    one with a new id: a worker whose row was deleted begins anew under another.
+    """
+
+    def __init__(
+        self,
+        database_url: str,
+        registration: Callable[[], Registration],
+        *,
+        liveness: Liveness,
+        on_beat: Callable[[dict[RunId, int]], None],
+        on_gone: Callable[[], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._liveness = liveness
+        self._engine = sync_engine(database_url, statement_timeout_ms=STATEMENT_TIMEOUT_MS)
+        self._registration = registration
+        self._on_beat = on_beat
+        self._on_gone = on_gone
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="beat", daemon=True)
+        self._last_tick = time.monotonic()
+        self._manifests_seen_at = 0.0
+        self.worker_id: WorkerId
+
+    def start(self) -> None:
+        """Register and begin; blocks until the row is there.
+
+        Raises:
+            sqlalchemy.exc.OperationalError: the database is away.
+        """
+        self._register()
+        self._thread.start()
+
+    def tick(self) -> None:
+        """The event loop turns; called on it every second."""
+        self._last_tick = time.monotonic()
+
+    def stop(self) -> None:
+        """End the beat and delete the row; the worker holds no run any more. Blocks for a few seconds at most."""
+        self._stop.set()
+        self._thread.join()
+        try:
+            with self._engine.begin() as connection:
+                workers.unregister(connection, self.worker_id)
+        except sa.exc.DBAPIError as error:
+            # The others find the row unchanged and take it away.
+            log.warning("worker not unregistered", worker_id=self.worker_id, error=str(error.orig))
+        self._engine.dispose()
+
+    def _register(self) -> None:
+        registration = self._registration()
+        with self._engine.begin() as connection:
+            workers.register(connection, registration)
+        self.worker_id = registration.worker_id
+        self._manifests_seen_at = time.monotonic()
+        log.info("worker registered", worker_id=self.worker_id, agents=sorted(registration.manifests))
+
+    def _run(self) -> None:
+        while not self._stop.wait(BEAT_S):
+            if time.monotonic() - self._last_tick > STUCK_LOOP_S:
+                log.critical("event loop is stuck: the process ends", worker_id=self.worker_id)
+                os._exit(STUCK_EXIT_CODE)
+            try:
+                self._beat_once()
+            except sa.exc.DBAPIError as error:
+                log.warning("beat failed", worker_id=self.worker_id, error=str(error.orig))
+
+    def _beat_once(self) -> None:
+        sent_at = time.monotonic()
+        try:
+            with self._engine.begin() as connection:
+                runs = workers.beat(connection, self.worker_id)
+                if sent_at - self._manifests_seen_at > SEE_MANIFESTS_S:
+                    workers.see_manifests(connection, self._registration())
+                    self._manifests_seen_at = sent_at
+        except WorkerGone:
+            log.warning("worker is taken for dead", worker_id=self.worker_id)
+            self._on_loop(self._on_gone)
+            self._register()
+        else:
+            self._liveness.seen(sent_at)
+            self._on_loop(self._on_beat, runs)
+
+    def _on_loop(self, callback: Callable[..., None], *arguments: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(callback, *arguments)

@@ -1,0 +1,162 @@
+"""Running the tools that a turn asks for: at the same time unless exclusive, each ending in a result, whatever happens.
+
+A tool's exception of any kind, `SystemExit` and a `CancelledError` of its own included, is its result. Only the run
+itself being dropped stops a batch.
+"""
+
+import asyncio
+import functools
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runyard.authoring.context import RunContext
+from runyard.authoring.tools import InvalidToolInput, Tool
+from runyard.db.records import Call
+from runyard.runs import CallState
+from runyard_workers.results import ToolResult, UnserializableResult, describe_exception, error_result, to_result
+from runyard_workers.threads import ToolThreads
+from runyard_workers.transcript import INTERRUPTED, Block
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadyCall:
+    """A call whose tool is known and whose arguments are valid."""
+
+    index: int
+    call_id: str
+    tool: Tool
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallOutcome:
+    index: int
+    result: ToolResult
+    duration_ms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """The calls of one turn. `finished`: the ledger has their results; `refused`: they never run."""
+
+    finished: dict[int, ToolResult]
+    refused: dict[int, ToolResult]
+    groups: tuple[tuple[ReadyCall, ...], ...]
+
+
+def plan_batch(blocks: Sequence[Block], ledger: Sequence[Call], tools: Mapping[str, Tool]) -> Batch:
+    """Decide by the ledger what may run: a call that has started runs again only if it is idempotent."""
+    finished: dict[int, ToolResult] = {}
+    refused: dict[int, ToolResult] = {}
+    together: list[ReadyCall] = []
+    alone: list[ReadyCall] = []
+    for index, (block, call) in enumerate(zip(blocks, ledger, strict=True)):
+        if call.state is CallState.FINISHED:
+            finished[index] = ToolResult(content=call.content or "", is_error=bool(call.is_error))
+        elif call.state is CallState.STARTED and not call.idempotent:
+            refused[index] = error_result(INTERRUPTED)
+        elif (tool := tools.get(call.name)) is None:
+            refused[index] = error_result(f'Unknown tool "{call.name}"')
+        else:
+            try:
+                arguments = tool.arguments(block["input"])
+            except InvalidToolInput as error:
+                refused[index] = error_result(str(error))
+                continue
+            ready = ReadyCall(index=index, call_id=call.call_id, tool=tool, arguments=arguments)
+            (alone if tool.exclusive else together).append(ready)
+    groups = ([tuple(together)] if together else []) + [(call,) for call in alone]
+    return Batch(finished=finished, refused=refused, groups=tuple(groups))
+
+
+async def run_group(
+    group: Sequence[ReadyCall], threads: ToolThreads, context_of: Callable[[ReadyCall], RunContext]
+) -> AsyncGenerator[CallOutcome, None]:
+    """Run calls at the same time; outcomes as they come. Close it (`aclosing`) to drop what still runs."""
+    pending = {asyncio.create_task(_run(call, threads, context_of(call)), name=call.call_id) for call in group}
+    try:
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                yield task.result()
+    finally:
+        for task in pending:
+            task.cancel()
+
+
+async def _run(call: ReadyCall, threads: ToolThreads, context: RunContext) -> CallOutcome:
+    began = time.monotonic()
+    arguments = dict(call.arguments)
+    if call.tool.context_parameter is not None:
+        arguments[call.tool.context_parameter] = context
+    work = functools.partial(call.tool.handler, **arguments)
+    try:
+        value = await (
+            _run_async(work, call.tool.timeout_s)
+            if call.tool.is_async
+            else _run_in_thread(work, call.tool.timeout_s, threads)
+        )
+        result = to_result(value, tool=call.tool.name)
+    except _TimedOutError:
+        context.cancelled.set()
+        result = error_result(f'Tool "{call.tool.name}" timed out after {call.tool.timeout_s:g} s')
+    except asyncio.CancelledError as error:
+        if _is_dropped():
+            context.cancelled.set()
+            raise
+        result = error_result(describe_exception(error))
+    except UnserializableResult as error:
+        result = error_result(str(error))
+    except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its result
+        result = error_result(describe_exception(error))
+    return CallOutcome(index=call.index, result=result, duration_ms=int((time.monotonic() - began) * 1000))
+
+
+class _TimedOutError(Exception):
+    """The tool overstayed. Not a TimeoutError, which a tool may raise by itself."""
+
+
+def _is_dropped() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def _run_async(work: Callable[[], Any], timeout_s: float) -> Any:
+    task = asyncio.create_task(_captured(work))
+    try:
+        done, _ = await asyncio.wait({task}, timeout=timeout_s)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not done:
+        # A tool that swallows the cancellation goes on unseen; its result is no longer awaited.
+        task.cancel()
+        raise _TimedOutError
+    value, error = task.result()
+    if error is not None:
+        raise error
+    return value
+
+
+async def _captured(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    # SystemExit and KeyboardInterrupt that leave a task end the event loop: they are caught inside of it.
+    try:
+        return await work(), None
+    except BaseException as error:  # noqa: BLE001 - told to the caller as a value
+        return None, error
+
+
+async def _run_in_thread(work: Callable[[], Any], timeout_s: float, threads: ToolThreads) -> Any:
+    call = threads.submit(work)
+    try:
+        await call.started  # waiting for a thread does not count against the tool's time
+        done, _ = await asyncio.wait({call.outcome}, timeout=timeout_s)
+    except asyncio.CancelledError:
+        threads.abandon(call)
+        raise
+    if not done:
+        threads.abandon(call)
+        raise _TimedOutError
+    return call.outcome.result()

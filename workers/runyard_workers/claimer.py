@@ -1,0 +1,74 @@
+"""Takes queued runs into free slots: one claim a message, and claims without a message when none comes.
+
+A message may be lost. With a free slot and no message for 2 s the worker claims anyway, and after a claim that found a
+run nobody had announced, it goes on at once until nothing is queued, a message comes, or every slot is taken.
+"""
+
+import asyncio
+import time
+
+import structlog
+
+from runyard.clock import now_ms
+from runyard.db.claims import Claim, claim_best
+from runyard.errors import StoreUnavailable, WorkerGone
+from runyard_workers.beat import Beat
+from runyard_workers.runner import Runner
+from runyard_workers.services import Services
+from runyard_workers.slots import SlotPool
+
+WITHOUT_MESSAGE_S = 2.0
+
+log = structlog.get_logger()
+
+
+class Claimer:
+    def __init__(
+        self, services: Services, beat: Beat, slots: SlotPool, runner: Runner, *, queues: tuple[str, ...]
+    ) -> None:
+        self._services = services
+        self._beat = beat
+        self._slots = slots
+        self._runner = runner
+        self._queues = queues
+        self._agents = {name: loaded.version for name, loaded in services.catalog.agents.items()}
+        self._loop = asyncio.get_running_loop()
+        self._last_message = time.monotonic()
+
+    def on_wake(self) -> None:
+        """A message came, in a broker's thread that reserved a slot for it: blocks until the claim is over."""
+        self._last_message = time.monotonic()
+        asyncio.run_coroutine_threadsafe(self.claim_into_slot(), self._loop).result()
+
+    async def claim_into_slot(self) -> bool:
+        """Claim a run into a slot that is reserved, or release the slot; whether a run was found."""
+        claim: Claim | None = None
+        try:
+            claim = await claim_best(
+                self._services.database,
+                worker_id=self._beat.worker_id,
+                queues=self._queues,
+                agents=self._agents,
+                redis_run_id=self._services.redis_run_id,
+                at=now_ms(),
+            )
+        except WorkerGone:
+            log.info("claim refused: the worker's row is gone")
+        except StoreUnavailable as error:
+            # The run stays queued, or this worker's by a commit of unknown outcome: the beat tells which.
+            log.warning("claim failed", error=str(error))
+        finally:
+            if claim is None:
+                self._slots.release()
+        if claim is None:
+            return False
+        self._runner.start(claim)
+        return True
+
+    async def run(self) -> None:
+        """Claim without messages until cancelled."""
+        while True:
+            await asyncio.sleep(WITHOUT_MESSAGE_S)
+            while time.monotonic() - self._last_message >= WITHOUT_MESSAGE_S and self._slots.reserve(0):
+                if not await self.claim_into_slot():
+                    break

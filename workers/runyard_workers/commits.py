@@ -1,0 +1,43 @@
+"""A worker's commits: what certainly did not happen is tried again, what may have happened is told."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+
+import structlog
+
+from runyard.db.engine import Database, P, Work
+from runyard.errors import CommitUnknown, StoreUnavailable
+
+RETRY_MIN_S, RETRY_MAX_S = 0.2, 5.0
+
+log = structlog.get_logger()
+
+
+async def commit(database: Database, work: Work[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Run a transaction until it is committed, for as long as the database is away.
+
+    Paid work is not thrown away: a model's turn waits here until it can be stored. Should the run change hands
+    meanwhile, the fence refuses it.
+
+    Raises:
+        CommitUnknown: memory no longer says what is stored: load the run anew.
+        GenerationLost: the run belongs to another worker.
+    """
+    delays = backoff()
+    while True:
+        try:
+            return await database.write(work, *args, **kwargs)
+        except CommitUnknown:
+            raise
+        except StoreUnavailable as error:
+            log.warning("database is away", error=str(error))
+        await asyncio.sleep(next(delays))
+
+
+def backoff() -> Iterator[float]:
+    """Delays in seconds that double up to a limit, with jitter."""
+    delay_s = RETRY_MIN_S
+    while True:
+        yield delay_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
+        delay_s = min(delay_s * 2, RETRY_MAX_S)

@@ -1,0 +1,208 @@
+"""One claimed run, from its claim to its settlement: load, then step after step until a boundary ends it.
+
+Memory is only a copy of the rows: after a commit of unknown outcome it is thrown away and the run is loaded anew under
+the same generation. Frames of work that was not committed are withdrawn.
+"""
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from runyard.clock import now_ms
+from runyard.db import turns
+from runyard.db.claims import Claim
+from runyard.db.records import Message
+from runyard.db.turns import AssistantTurn, Held, PlannedCall
+from runyard.errors import GenerationLost, InternalError, MaxSteps, RunyardError, Signal, StoreUnavailable
+from runyard.runs import FinishReason, RunStatus
+from runyard_workers import settlement
+from runyard_workers.batch import Batches
+from runyard_workers.catalog import LoadedAgent
+from runyard_workers.closer import Ending
+from runyard_workers.commits import backoff, commit
+from runyard_workers.contexts import Contexts
+from runyard_workers.output import Output
+from runyard_workers.prices import cost
+from runyard_workers.progress import Progress
+from runyard_workers.prompts import system_prompt
+from runyard_workers.providers.model import ModelRequest
+from runyard_workers.services import Services
+from runyard_workers.settlement import End
+from runyard_workers.transcript import Block, request_messages, tool_uses
+from runyard_workers.turn import StreamedTurn, call_model
+
+log = structlog.get_logger()
+
+
+class Execution:
+    """Owned by the runner, which cancels its task to drop the run."""
+
+    def __init__(self, services: Services, claim: Claim, loaded: LoadedAgent) -> None:
+        self._services = services
+        self._claim = claim
+        self._agent = loaded.agent
+        self._tools = {tool.name: tool for tool in self._agent.tools}
+        self._options: dict[str, Any] = claim.invocation.options
+        self.held = Held(run_id=claim.run.id, invocation_id=claim.invocation.id, generation=claim.run.generation)
+        self._output = Output(services, claim, self.held)
+        self._contexts = Contexts(claim=claim, output=self._output, resources=services.resources)
+        self._batches = Batches(
+            database=services.database,
+            held=self.held,
+            tools=self._tools,
+            threads=services.threads,
+            liveness=services.liveness,
+            output=self._output,
+            contexts=self._contexts,
+        )
+        self._rows: list[Message] = []
+        self._progress = Progress.stored(claim.run, claim.invocation)
+        self._log = log.bind(run_id=claim.run.id, invocation_id=claim.invocation.id, generation=claim.run.generation)
+
+    async def run(self) -> None:
+        """Drive the run until it is settled, however often the database goes away.
+
+        Raises:
+            GenerationLost: the run belongs to another worker; nothing was written since.
+        """
+        delays = backoff()
+        try:
+            while True:
+                try:
+                    ending = await self._attempt()
+                    break
+                except StoreUnavailable as error:
+                    self._log.warning("run loads anew", error=str(error))
+                await asyncio.sleep(next(delays))
+        finally:
+            self._output.release()
+        self._services.closer.close(ending)
+        self._log.info("run settled", status=ending.result["status"], steps=ending.result["steps"])
+
+    async def _attempt(self) -> Ending:
+        ending = await self._load()
+        if ending is not None:
+            return ending
+        await self._output.align(self._rows)
+        try:
+            return await self._steps()
+        except (Signal, StoreUnavailable):
+            raise
+        except RunyardError as error:
+            return await self._fail(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run must end and say so
+            self._log.exception("run failed unexpectedly")
+            return await self._fail(InternalError(f"Internal error ({type(error).__name__})"))
+
+    async def _load(self) -> Ending | None:
+        """Read the rows anew; the ending, if a settlement of unknown outcome did happen."""
+        run, invocation = await self._services.database.read(turns.load_run, self.held.run_id)
+        if run.generation != self.held.generation or invocation.id != self.held.invocation_id:
+            raise GenerationLost(self.held.run_id)
+        self._rows = await self._services.database.read(turns.load_messages, self.held.run_id)
+        self._progress = Progress.stored(run, invocation)
+        if run.status is not RunStatus.RUNNING:
+            return settlement.stored_ending(invocation, self._rows)
+        return None
+
+    async def _steps(self) -> Ending:
+        while True:
+            last = self._rows[-1]
+            if last.role == "assistant":
+                results = await self._batches.run(last)
+                self._append(settlement.results_row(self.held, last.seq + 1, results, at=now_ms()))
+                continue
+            streamed = await self._call_model()
+            row = self._assistant_turn(streamed)
+            if row.stop_reason != FinishReason.TOOL_USE or not tool_uses(row.content):
+                return await self._settle(settlement.completed(self._claim, self._progress, self._rows, row))
+            calls = [self._plan(block, streamed) for block in tool_uses(row.content)]
+            at = now_ms()
+            await commit(
+                self._services.database, turns.append_turn, self.held, row, calls, self._progress.totals(), at=at
+            )
+            self._append(settlement.turn_row(self.held, row, at=at))
+
+    def _append(self, row: Message) -> None:
+        self._rows.append(row)
+        self._output.message(row.seq, row.role)
+
+    async def _call_model(self) -> StreamedTurn:
+        agent, options = self._agent, self._options
+        max_steps = min(options.get("maxSteps", agent.max_steps), agent.max_steps)
+        if self._progress.steps >= max_steps:
+            raise MaxSteps(f"Agent exceeded {max_steps} tool round-trips")
+        provider, model = self._services.providers.resolve(
+            options.get("model") or agent.model or self._services.default_model
+        )
+        request = ModelRequest(
+            model=model,
+            system=await system_prompt(agent, self._contexts, self._services.threads),
+            messages=request_messages(self._rows),
+            tools=[
+                {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
+                for tool in agent.tools
+            ],
+            max_tokens=min(options.get("maxTokens", agent.max_tokens), agent.max_tokens),
+            options=agent.provider_options,
+        )
+        await self._services.liveness.wait()
+        streamed = await call_model(
+            provider,
+            request,
+            self._output.writer,
+            stream_thinking=agent.stream_thinking,
+            silence_s=agent.timeout_s,
+        )
+        turn = streamed.turn
+        self._progress = self._progress.plus_step(turn.usage, cost(turn.model, turn.usage))
+        return await self._output.flushed(streamed, self._rows)
+
+    def _assistant_turn(self, streamed: StreamedTurn) -> AssistantTurn:
+        turn = streamed.turn
+        return AssistantTurn(
+            seq=self._rows[-1].seq + 1,
+            content=turn.content,
+            model=turn.model,
+            usage=turn.usage.to_dict(),
+            cost=cost(turn.model, turn.usage).to_dict(),
+            stop_reason=turn.stop_reason,
+            duration_ms=streamed.duration_ms,
+            first_frame=streamed.first_frame,
+            last_frame=streamed.last_frame,
+        )
+
+    def _plan(self, block: Block, streamed: StreamedTurn) -> PlannedCall:
+        tool = self._tools.get(block["name"])
+        return PlannedCall(
+            call_id=block["id"],
+            name=block["name"],
+            idempotent=tool is not None and tool.idempotent,
+            refusal=streamed.turn.broken_inputs.get(block["id"]),
+        )
+
+    async def _fail(self, error: RunyardError) -> Ending:
+        last = self._rows[-1]
+        ledger = []
+        if last.role == "assistant":
+            ledger = await self._services.database.read(turns.load_calls, self.held.run_id, last.seq)
+        return await self._settle(
+            settlement.failed(
+                self._claim, self._progress, self._rows, ledger, error, last_frame=self._output.kept_last(self._rows)
+            )
+        )
+
+    async def _settle(self, end: End) -> Ending:
+        await self._output.flush()
+        await commit(
+            self._services.database,
+            turns.settle,
+            self.held,
+            end.settlement,
+            self._progress.totals(),
+            turn=end.turn,
+            results=end.results,
+            at=now_ms(),
+        )
+        return end.ending

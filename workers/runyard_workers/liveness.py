@@ -1,0 +1,31 @@
+"""Whether this process may act: it does while its own beat succeeds."""
+
+import asyncio
+import time
+
+BEAT_LIMIT_S = 6.0
+"""Without a beat for this long no model call and no tool starts: others count the process as dead after 8 s."""
+
+
+class Liveness:
+    """Set by the beat's thread, awaited on the event loop."""
+
+    def __init__(self) -> None:
+        self._last_beat = time.monotonic()
+        self._beat = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def seen(self, sent_at: float) -> None:
+        """A beat succeeded; `sent_at` is when it was sent (monotonic), which is what the others' clocks count from."""
+        self._last_beat = sent_at
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._beat.set)
+
+    def is_alive(self) -> bool:
+        return time.monotonic() - self._last_beat < BEAT_LIMIT_S
+
+    async def wait(self) -> None:
+        """Return at once while the beat is fresh, else with the next one that succeeds."""
+        while not self.is_alive():
+            self._beat.clear()
+            await self._beat.wait()

@@ -1,0 +1,179 @@
+"""Builds a worker process and runs it until a signal ends it."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import structlog
+from redis.asyncio import Redis
+
+from runyard.authoring.lifespan import open_resources
+from runyard.db.engine import Database
+from runyard.db.migrate import wait_for_revision
+from runyard.db.workers import Registration
+from runyard.errors import StartError, StoreUnavailable
+from runyard.ids import new_worker_id
+from runyard.queue import broker as brokers
+from runyard.queue.consumption import Consumption
+from runyard.queue.wakeups import Publisher
+from runyard.settings import Settings
+from runyard.streams.connect import connect, redis_run_id
+from runyard.streams.store import FrameStore
+from runyard_workers.beat import Beat
+from runyard_workers.catalog import Catalog, load_folder
+from runyard_workers.claimer import Claimer
+from runyard_workers.closer import Closer
+from runyard_workers.flusher import Flusher
+from runyard_workers.liveness import Liveness
+from runyard_workers.providers.registry import Providers
+from runyard_workers.runner import Runner
+from runyard_workers.services import Services
+from runyard_workers.slots import SlotPool
+from runyard_workers.threads import ToolThreads
+
+POOL_SIZE = 10
+"""Database links. A run holds one for the moment of a transaction, never while a model or a tool works."""
+
+TICK_S = 1.0
+CLOSE_WAIT_S = 5.0
+
+log = structlog.get_logger()
+
+
+def load_agents(settings: Settings) -> Catalog:
+    """The folder's agents.
+
+    Raises:
+        StartError: RUNYARD_AGENTS is not set or holds no agent; outside of `runyard dev` also when one file is broken.
+    """
+    if settings.agents is None:
+        raise StartError("RUNYARD_AGENTS is not set: name the folder of your agent files")
+    catalog = load_folder(settings.agents)
+    for problem in catalog.problems:
+        log.error("agent file is broken", file=str(problem.path), problem=problem.summary)
+        if problem.traceback_text:
+            print(problem.traceback_text, end="")  # noqa: T201 - a traceback is for eyes
+    if catalog.problems and not settings.dev:
+        raise StartError(catalog.problems[0].summary)
+    return catalog
+
+
+async def run_worker(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT, then give every run back.
+
+    Raises:
+        StartError: a part that the worker cannot do without is missing.
+    """
+    stop = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+    catalog = load_agents(settings)
+    await asyncio.to_thread(wait_for_revision, settings.database_url)
+    async with _services(settings, catalog) as services:
+        await _serve(settings, services, stop)
+    log.info("worker left")
+
+
+@contextlib.asynccontextmanager
+async def _services(settings: Settings, catalog: Catalog) -> AsyncIterator[Services]:
+    """Opens what the runs share, and closes it in the opposite order."""
+    async with contextlib.AsyncExitStack() as stack:
+        database = Database(settings.database_url, pool_size=POOL_SIZE)
+        stack.push_async_callback(database.close)
+        client = connect(settings.redis_url)
+        stack.push_async_callback(client.aclose)
+        store = FrameStore(
+            client,
+            prefix=settings.prefix,
+            retain_s=settings.stream_retain_s,
+            max_bytes=settings.stream_max_bytes,
+            max_streams=settings.stream_max,
+        )
+        providers = Providers(environ=os.environ, dev=settings.dev)
+        stack.push_async_callback(providers.aclose)
+        await providers.warm()
+        closer = Closer(database, store)
+        flusher = Flusher(store)
+        await stack.enter_async_context(_background(flusher.run(), closer.run()))
+        yield Services(
+            database=database,
+            flusher=flusher,
+            closer=closer,
+            providers=providers,
+            threads=ToolThreads(settings.worker_slots),
+            liveness=Liveness(),
+            catalog=catalog,
+            resources=await stack.enter_async_context(open_resources(catalog.lifespans)),
+            default_model=settings.model,
+            redis_run_id=await _redis_run_id(client),
+        )
+
+
+async def _serve(settings: Settings, services: Services, stop: asyncio.Event) -> None:
+    slots = SlotPool(settings.worker_slots)
+    broker = brokers.connect(settings.broker_url, prefix=settings.prefix, slots=slots)
+    publisher = Publisher(broker, prefix=settings.prefix)
+    runner = Runner(services, slots, publisher)
+    beat = Beat(
+        settings.database_url,
+        lambda: _registration(settings, services.catalog),
+        liveness=services.liveness,
+        on_beat=runner.compare,
+        on_gone=runner.drop_all,
+    )
+    await asyncio.to_thread(beat.start)
+    claimer = Claimer(services, beat, slots, runner, queues=settings.queues)
+    consumption = Consumption(broker, prefix=settings.prefix, queues=settings.queues, on_wake=claimer.on_wake)
+    consumption.start()
+    slots.open()
+    try:
+        async with _background(claimer.run(), _tick(beat)):
+            await stop.wait()
+            log.info("worker leaves")
+    finally:
+        slots.close()
+        await asyncio.to_thread(consumption.stop)
+        await runner.give_back_all()
+        with contextlib.suppress(TimeoutError):  # what is not closed is closed by another worker
+            async with asyncio.timeout(CLOSE_WAIT_S):
+                await services.closer.drained()
+        await publisher.close()
+        broker.close()
+        await asyncio.to_thread(beat.stop)
+
+
+@contextlib.asynccontextmanager
+async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Tasks that run beside the body and end with it; one that fails ends the body with its error."""
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(coroutine) for coroutine in work]
+        yield
+        for task in running:
+            task.cancel()
+
+
+async def _tick(beat: Beat) -> None:
+    while True:
+        beat.tick()
+        await asyncio.sleep(TICK_S)
+
+
+async def _redis_run_id(client: Redis) -> str:
+    try:
+        return await redis_run_id(client)
+    except StoreUnavailable as error:
+        raise StartError("Redis does not answer (RUNYARD_REDIS_URL)") from error
+
+
+def _registration(settings: Settings, catalog: Catalog) -> Registration:
+    return Registration(
+        worker_id=new_worker_id(),
+        host=f"{socket.gethostname()}:{os.getpid()}",
+        slots=settings.worker_slots,
+        queues=settings.queues,
+        manifests={name: (loaded.version, dict(loaded.manifest)) for name, loaded in catalog.agents.items()},
+    )

@@ -1,0 +1,181 @@
+"""An execution's frames: what readers see of a run, always in step with what its rows hold.
+
+After each load of the run the stream is aligned: frames beyond the last committed turn are withdrawn by a `rewind`;
+where Redis lost frames, or may have, a `reset` begins the stream anew under numbers far above the old ones.
+"""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from runyard.db import turns
+from runyard.db.claims import Claim
+from runyard.db.records import Message
+from runyard.db.turns import Held
+from runyard.frames import FrameEvent, Payload, event_payload, text_payload
+from runyard.ids import InvocationId
+from runyard_workers.commits import commit
+from runyard_workers.flusher import StreamWriter
+from runyard_workers.services import Services
+from runyard_workers.stream_writer import WriterState
+from runyard_workers.transcript import Block, text_of
+from runyard_workers.turn import StreamedTurn
+
+RESET_DISTANCE = 1_000_000
+"""A reset's first number is this far above the highest known: no cursor of before can reach it."""
+
+FLUSH_BEFORE_COMMIT_S = 2.0
+
+
+class Output:
+    def __init__(self, services: Services, claim: Claim, held: Held) -> None:
+        self._services = services
+        self._held = held
+        self._in_doubt = claim.invocation.redis_run_id != services.redis_run_id
+        self._base = claim.invocation.frame_base or 0
+        self._fresh = not claim.is_takeover
+        self._sinks: dict[str, Sink] = {}
+        self.writer: StreamWriter = services.flusher.open(claim.invocation.stream_id, held.generation)
+        if self._fresh:
+            self._status()
+            self.message(claim.run.last_seq, "user")
+
+    def message(self, seq: int, role: str) -> None:
+        """Tell that a row of the transcript is committed."""
+        self.writer.write(event_payload(FrameEvent.MESSAGE, {"seq": seq, "role": role}))
+
+    def tool_start(self, block: Block) -> None:
+        self.writer.write(
+            event_payload(FrameEvent.TOOL_START, {"id": block["id"], "name": block["name"], "input": block["input"]})
+        )
+
+    def tool(self, block: Block, *, is_error: bool, duration_ms: int) -> None:
+        """Tell a call's end; what its tool still writes is dropped."""
+        if sink := self._sinks.pop(block["id"], None):
+            sink.shut()
+        self.writer.write(
+            event_payload(
+                FrameEvent.TOOL,
+                {
+                    "id": block["id"],
+                    "name": block["name"],
+                    "input": block["input"],
+                    "isError": is_error,
+                    "durationMs": duration_ms,
+                },
+            )
+        )
+
+    def sink(self, call_id: str | None) -> "Sink":
+        sink = Sink(self.writer, call_id)
+        if call_id is not None:
+            self._sinks[call_id] = sink
+        return sink
+
+    async def align(self, rows: Sequence[Message]) -> None:
+        """Make the stream equal to the rows of this invocation, after they were loaded.
+
+        Raises:
+            GenerationLost, StoreUnavailable: where a reset has to be committed.
+        """
+        if self._fresh:
+            self._fresh = False
+            return
+        kept = self.kept_last(rows)
+        last = await self.writer.opened()
+        if self.writer.state is WriterState.CLOSED:
+            return  # settled by another
+        if self._in_doubt or self.writer.broken or last < kept:
+            await self._reset(rows)
+        elif last > kept:
+            self.writer.write(rewind_payload(kept, rows, self._held.invocation_id))
+        self._status()
+
+    async def flushed(self, streamed: StreamedTurn, rows: Sequence[Message]) -> StreamedTurn:
+        """Before a turn is committed: wait for its frames, at most 2 s; where they were lost, write its text again."""
+        await self.writer.flush(FLUSH_BEFORE_COMMIT_S)
+        if not self.writer.broken:
+            return streamed
+        await self._reset(rows)
+        first_frame = self.writer.last + 1
+        if text := text_of(streamed.turn.content):
+            self.writer.write(text_payload(text))
+            await self.writer.flush(FLUSH_BEFORE_COMMIT_S)
+        return replace(streamed, first_frame=first_frame, last_frame=self.writer.last)
+
+    async def flush(self) -> None:
+        """Wait for the frames of the committed rows, at most 2 s."""
+        await self.writer.flush(FLUSH_BEFORE_COMMIT_S)
+
+    def kept_last(self, rows: Sequence[Message]) -> int:
+        """The number of the last frame that the committed rows account for."""
+        return max([self._base_end(rows), *(row.last_frame or 0 for row in self._own(rows))])
+
+    def release(self) -> None:
+        self.writer.release()
+
+    async def _reset(self, rows: Sequence[Message]) -> None:
+        base = max(self.writer.last, self.kept_last(rows), self._base) + RESET_DISTANCE
+        await commit(self._services.database, turns.set_frame_base, self._held, base, self._services.redis_run_id)
+        self._base = base
+        self._in_doubt = False
+        text = committed_text(rows, self._held.invocation_id)
+        frames: list[Payload] = [event_payload(FrameEvent.REWIND, {"toSeq": 0, "length": 0})]
+        if text:
+            frames.append(text_payload(text))
+        self.writer.reset(base, frames)
+
+    def _base_end(self, rows: Sequence[Message]) -> int:
+        if not self._base:
+            return 0
+        return self._base + (1 if committed_text(rows, self._held.invocation_id) else 0)
+
+    def _own(self, rows: Sequence[Message]) -> list[Message]:
+        return [row for row in rows if row.invocation_id == self._held.invocation_id]
+
+    def _status(self) -> None:
+        self.writer.write(event_payload(FrameEvent.STATUS, {"status": "running"}))
+
+
+class Sink:
+    """`ctx.stream`'s way into the stream, from any thread; shut when the call has its result."""
+
+    def __init__(self, writer: StreamWriter, call_id: str | None) -> None:
+        self._writer = writer
+        self._call_id = call_id
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._open = True
+
+    def output(self, text: str) -> None:
+        self._write(event_payload(FrameEvent.OUTPUT, {"id": self._call_id, "text": text}))
+
+    def event(self, name: str, data: Any) -> None:
+        self._write(event_payload(name, data))
+
+    def shut(self) -> None:
+        self._open = False
+
+    def _write(self, payload: Payload) -> None:
+        if threading.get_ident() == self._thread:
+            self._write_now(payload)
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._write_now, payload)
+
+    def _write_now(self, payload: Payload) -> None:
+        if self._open:
+            self._writer.write(payload)
+
+
+def committed_text(rows: Sequence[Message], invocation_id: InvocationId) -> str:
+    """The answer text that an invocation's rows hold: what a reader must have seen, after all rewinds."""
+    return "".join(
+        text_of(row.content) for row in rows if row.role == "assistant" and row.invocation_id == invocation_id
+    )
+
+
+def rewind_payload(to_seq: int, rows: Sequence[Message], invocation_id: InvocationId) -> Payload:
+    length = len(committed_text(rows, invocation_id))
+    return event_payload(FrameEvent.REWIND, {"toSeq": to_seq, "length": length})

@@ -1,0 +1,32 @@
+"""What every run of the process shares. Built once by `main.py`, which owns and closes each part."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runyard.db.engine import Database
+from runyard_workers.catalog import Catalog
+from runyard_workers.closer import Closer
+from runyard_workers.flusher import Flusher
+from runyard_workers.liveness import Liveness
+from runyard_workers.providers.registry import Providers
+from runyard_workers.threads import ToolThreads
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Services:
+    """`resources`: what the agents' `@lifespan`s yielded. `default_model`: of agents that name none.
+
+    `redis_run_id`: the Redis process that holds this worker's frames.
+    """
+
+    database: Database
+    flusher: Flusher
+    closer: Closer
+    providers: Providers
+    threads: ToolThreads
+    liveness: Liveness
+    catalog: Catalog
+    resources: Mapping[str, Any]
+    default_model: str | None
+    redis_run_id: str

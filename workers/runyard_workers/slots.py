@@ -1,0 +1,50 @@
+"""The process's slots: how many runs it executes at once, shared by the broker's threads and the event loop."""
+
+import threading
+import time
+
+
+class SlotPool:
+    """Slots are reserved before a message is fetched, so a full or draining worker holds no message back.
+
+    A slot goes from whoever reserved it to the run, and is released when the run leaves the process.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._free = size
+        self._open = False
+        self._changed = threading.Condition()
+
+    @property
+    def free(self) -> int:
+        with self._changed:
+            return self._free
+
+    def open(self) -> None:
+        """Begin to hand out slots: the worker is registered and its beat succeeds."""
+        with self._changed:
+            self._open = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Hand out no more: the worker drains, or has no beat."""
+        with self._changed:
+            self._open = False
+
+    def reserve(self, timeout_s: float) -> bool:
+        """Reserve a slot; blocks the calling thread for at most `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while not (self._open and self._free):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait(left)
+            self._free -= 1
+            return True
+
+    def release(self) -> None:
+        with self._changed:
+            self._free += 1
+            self._changed.notify()
