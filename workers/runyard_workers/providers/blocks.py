@@ -1,0 +1,105 @@
+"""One content block while its stream lasts."""
+
+from typing import Any
+
+import structlog
+
+from runyard.text import clean_json, clean_text
+from runyard_workers.providers.failures import malformed
+from runyard_workers.providers.payloads import read_field
+from runyard_workers.providers.tool_input import read_tool_input
+
+_SEALED = frozenset({"signature", "data"})
+"""Fields that the provider made for itself and checks when they come back: no cleaner touches them."""
+
+_log = structlog.get_logger()
+
+
+class StreamedBlock:
+    """Holds every field that the block's start gave, of unknown kinds of block too, and what the deltas add.
+
+    Text is cleaned piece by piece, so that what is stored is what was shown.
+    """
+
+    def __init__(self, start: dict[str, Any]) -> None:
+        self.kind = read_field(start, "type", str)
+        self.content: dict[str, Any] = {
+            name: value if name in _SEALED else clean_json(value) for name, value in start.items()
+        }
+        if self.is_tool_use:
+            read_field(start, "id", str)
+            read_field(start, "name", str)
+        self.input_fault: str | None = None
+        """Why the input of a call could not be read."""
+        self._finished = False
+        self._text_field = "thinking" if self.kind == "thinking" else "text"
+        self._text: list[str] = []
+        self._half_character = ""
+        self._signature: list[str] = []
+        self._input_json: list[str] = []
+        initial = start.get(self._text_field)
+        self.first_text = self._add_text(initial) if isinstance(initial, str) else ""
+        """Text that came with the start; it is to be shown."""
+
+    @property
+    def is_tool_use(self) -> bool:
+        """A call of one of our tools; calls of server tools are blocks of other kinds."""
+        return self.kind == "tool_use"
+
+    @property
+    def input_missing(self) -> bool:
+        """No input came, neither with the start nor in deltas."""
+        return not self.content.get("input") and not "".join(self._input_json).strip()
+
+    def add(self, delta: dict[str, Any]) -> str:
+        """The text that can be shown now, clean."""
+        if self._finished:
+            raise malformed("a delta of a block that had ended")
+        match delta.get("type"):
+            case "text_delta":
+                return self._add_text(read_field(delta, "text", str))
+            case "thinking_delta":
+                return self._add_text(read_field(delta, "thinking", str))
+            case "input_json_delta":
+                self._input_json.append(read_field(delta, "partial_json", str))
+            case "signature_delta":
+                self._signature.append(read_field(delta, "signature", str))
+            case "citations_delta":
+                earlier = self.content.get("citations") or []
+                self.content["citations"] = [*earlier, clean_json(read_field(delta, "citation", dict))]
+            case unknown:
+                _log.warning("unknown_block_delta", block=self.kind, delta=unknown)
+        return ""
+
+    def finish(self) -> str:
+        """`content` is whole from here on. The text that was held back, clean."""
+        if self._finished:
+            return ""
+        self._finished = True
+        held, self._half_character = clean_text(self._half_character), ""
+        if held:
+            self._text.append(held)
+        if self._text:
+            self.content[self._text_field] = "".join(self._text)
+        if self._signature:
+            self.content["signature"] = (self.content.get("signature") or "") + "".join(self._signature)
+        self._read_input()
+        return held
+
+    def _add_text(self, piece: str) -> str:
+        # JSON may write a character beyond U+FFFF as two escapes, and a delta may end between them.
+        piece = self._half_character + piece
+        self._half_character = ""
+        if "\ud800" <= piece[-1:] <= "\udbff":
+            piece, self._half_character = piece[:-1], piece[-1]
+        piece = clean_text(piece)
+        if piece:
+            self._text.append(piece)
+        return piece
+
+    def _read_input(self) -> None:
+        text = "".join(self._input_json)
+        if text.strip():
+            self.content["input"], self.input_fault = read_tool_input(text)
+        elif self.is_tool_use and not isinstance(self.content.get("input"), dict):
+            self.content["input"] = {}

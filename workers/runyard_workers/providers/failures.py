@@ -1,0 +1,56 @@
+"""What the Messages API says when it fails -> the error that is stored on the run.
+
+https://docs.claude.com/en/api/errors
+"""
+
+from http import HTTPStatus
+
+from runyard.errors import ProviderError, ProviderUnavailable
+from runyard.text import clean_text, truncate_bytes
+
+_SAID_MAX_BYTES = 1000
+
+_PASSING_TYPES = frozenset({"rate_limit_error", "timeout_error", "api_error", "overloaded_error"})
+"""Types of error that another attempt may not meet. An error event inside a 200 is told by its type alone."""
+
+_PASSING_STATUSES = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS})
+
+
+def api_failure(*, status: int, error_type: str | None, said: str | None, model: str) -> ProviderError:
+    """`status` 200: an error event in a stream that had begun. `said` must hold no secret."""
+    if status == HTTPStatus.OK:
+        passing = error_type in _PASSING_TYPES
+    else:
+        passing = status in _PASSING_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    kind = ProviderUnavailable if passing else ProviderError
+    return kind(_message(status, error_type, said, model), status=status, type=error_type)
+
+
+def _message(status: int, error_type: str | None, said: str | None, model: str) -> str:
+    # About a refused key the provider's own words are left out: they may quote a part of it.
+    match status, error_type:
+        case (HTTPStatus.UNAUTHORIZED, _) | (_, "authentication_error"):
+            return "the provider refused the key: check ANTHROPIC_API_KEY"
+        case (HTTPStatus.FORBIDDEN, _) | (_, "permission_error"):
+            return f"the provider does not let this key use the model {model!r}: check ANTHROPIC_API_KEY"
+        case (HTTPStatus.NOT_FOUND, _) | (_, "not_found_error"):
+            return (
+                f"the provider does not know the model {model!r}: check the agent's model, RUNYARD_MODEL "
+                "and ANTHROPIC_BASE_URL"
+            )
+    reason = truncate_bytes(clean_text(said or error_type or "no reason given"), _SAID_MAX_BYTES)
+    if status == HTTPStatus.OK:
+        return f"the provider failed in the middle of its answer: {reason}"
+    return f"the provider answered {status}: {reason}"
+
+
+def cut_stream() -> ProviderUnavailable:
+    """The connection ended before the turn did: what came is no answer."""
+    return ProviderUnavailable("the provider's stream ended early", status=HTTPStatus.OK.value, type="cut_stream")
+
+
+def malformed(what: str) -> ProviderUnavailable:
+    """`what` names the part that is wrong, never its content."""
+    return ProviderUnavailable(
+        f"the provider's stream is malformed: {what}", status=HTTPStatus.OK.value, type="malformed_stream"
+    )

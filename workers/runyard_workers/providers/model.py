@@ -1,0 +1,128 @@
+"""What the loop and every model provider say to each other."""
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, Self
+
+from runyard.errors import ModelNotConfigured
+
+LOOP_KEYS = frozenset({"model", "messages", "system", "tools", "max_tokens", "stream"})
+"""Keys of a request that the loop decides; an agent's `provider_options` may not hold them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelRequest:
+    """One model call.
+
+    `model` has no provider prefix. `messages` and `tools` have the shape of the Messages API, tools as
+    `{"name", "description", "input_schema"}`. `options` are further keys of the provider's request body.
+
+    Raises:
+        ModelNotConfigured: `options` holds a key that the loop decides.
+    """
+
+    model: str
+    system: str | None
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]]
+    max_tokens: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if taken := LOOP_KEYS & self.options.keys():
+            names = ", ".join(sorted(taken))
+            raise ModelNotConfigured(f"provider_options must not hold {names}: the agent's own settings decide them")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """Tokens as the Messages API counts them: `input_tokens` does not include those written to or read from a cache."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_creation_input_tokens=self.cache_creation_input_tokens + other.cache_creation_input_tokens,
+            cache_read_input_tokens=self.cache_read_input_tokens + other.cache_read_input_tokens,
+        )
+
+    def to_dict(self) -> dict[str, int]:
+        """The shape of results, rows and the API: `{"input_tokens": 27, "output_tokens": 47, ...}`, all four keys."""
+        return {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cache_creation_input_tokens": self.cache_creation_input_tokens,
+            "cache_read_input_tokens": self.cache_read_input_tokens,
+        }
+
+    @classmethod
+    def from_dict(cls, counts: Mapping[str, int]) -> Self:
+        """The opposite of `to_dict`; a count that is absent is 0."""
+        return cls(
+            input_tokens=counts.get("input_tokens", 0),
+            output_tokens=counts.get("output_tokens", 0),
+            cache_creation_input_tokens=counts.get("cache_creation_input_tokens", 0),
+            cache_read_input_tokens=counts.get("cache_read_input_tokens", 0),
+        )
+
+
+class TextDelta(NamedTuple):
+    """A piece of answer text: clean (`runyard.text`) and not empty."""
+
+    text: str
+
+
+class ThinkingDelta(NamedTuple):
+    """A piece of reasoning: clean (`runyard.text`) and not empty."""
+
+    text: str
+
+
+class Activity(NamedTuple):
+    """Something came that shows no text.
+
+    `ping` is true for what shows a living connection only (a ping, a comment, a part of an event), false for what shows
+    a working model.
+    """
+
+    ping: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """A whole assistant turn, the last event of a stream.
+
+    `content` holds the blocks as the model produced them, ready to be stored and sent back; its text blocks equal the
+    text deltas. `broken_inputs` maps the id of each `tool_use` block whose input could not be read (the block then has
+    the input `{}`) to what the model should be told: such a call must not run.
+    """
+
+    content: list[dict[str, Any]]
+    stop_reason: str
+    usage: Usage
+    model: str
+    broken_inputs: Mapping[str, str]
+    stop_details: Mapping[str, Any] | None = None
+    """What the API adds to a stop reason, so far only to `refusal`."""
+
+
+ModelEvent = TextDelta | ThinkingDelta | Activity | Turn
+
+
+class Provider(Protocol):
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Call the model: deltas as they come, then exactly one `Turn`.
+
+        Read it inside `contextlib.aclosing`: then a cancelled or broken-off reader closes the provider's connection at
+        once. It never ends without a turn, and it watches no silence: the reader does.
+
+        Raises:
+            ProviderError: the provider refused, failed or cut its stream.
+            ModelNotConfigured: a setting is missing or unusable.
+        """
+        ...
