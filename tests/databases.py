@@ -1,4 +1,4 @@
-"""Postgres databases of the tests' own: made when a test begins, dropped when it ends."""
+"""Databases of the tests' own: made when a test begins, dropped when it ends."""
 
 import contextlib
 import os
@@ -9,6 +9,12 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from psycopg import sql
+
+SQLITE = pytest.param("sqlite", id="sqlite")
+POSTGRES = pytest.param("postgres", id="postgres", marks=pytest.mark.postgres)
+on_sqlite = pytest.mark.parametrize("database_url", [SQLITE], indirect=True)
+on_postgres = pytest.mark.parametrize("database_url", [POSTGRES], indirect=True)
+"""For a test of what only one of the two can do."""
 
 URL_VARIABLE = "RUNYARD_TEST_POSTGRES_URL"
 URL_DEFAULT = "postgresql://postgres@127.0.0.1:5432"

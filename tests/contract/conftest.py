@@ -3,13 +3,10 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from tests.databases import POSTGRES, SQLITE, postgres_database
+
 from runyard.db.engine import Database
 from runyard.db.migrate import upgrade
-
-from tests.databases import postgres_database
-
-SQLITE = pytest.param("sqlite", id="sqlite")
-POSTGRES = pytest.param("postgres", id="postgres", marks=pytest.mark.postgres)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import anyio
 import sqlalchemy as sa
+
 from runyard.db.engine import Database
 
 T = TypeVar("T")

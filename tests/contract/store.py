@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
+
 from runyard.db import reads
 from runyard.db.accept import NewTurn, accept_turn
 from runyard.db.claims import Claim, claim_best

@@ -5,15 +5,6 @@ from typing import Any
 import anyio
 import pytest
 import sqlalchemy as sa
-from runyard.db import reads
-from runyard.db.accept import accept_turn
-from runyard.db.claims import give_back
-from runyard.db.engine import Database
-from runyard.db.tables import agent_inputs, agent_runs
-from runyard.db.turns import settle
-from runyard.errors import AgentMismatch, RunBusy, RunNotFound
-from runyard.runs import RunEvent, RunStatus
-
 from tests.contract.races import started_and_blocked
 from tests.contract.store import (
     AT,
@@ -28,6 +19,15 @@ from tests.contract.store import (
     registered,
     run_row,
 )
+
+from runyard.db import reads
+from runyard.db.accept import accept_turn
+from runyard.db.claims import give_back
+from runyard.db.engine import Database
+from runyard.db.tables import agent_inputs, agent_runs
+from runyard.db.turns import settle
+from runyard.errors import AgentMismatch, RunBusy, RunNotFound
+from runyard.runs import RunEvent, RunStatus
 
 pytestmark = pytest.mark.anyio
 

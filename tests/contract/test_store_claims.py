@@ -5,17 +5,6 @@ from typing import Any
 import anyio
 import pytest
 import sqlalchemy as sa
-from runyard.db.claims import Claim, give_back, queued_groups, take
-from runyard.db.engine import Database, sync_engine
-from runyard.db.locks import lock_owned
-from runyard.db.records import Message
-from runyard.db.tables import agent_inputs, workers
-from runyard.db.turns import load_messages, settle
-from runyard.db.workers import unregister
-from runyard.errors import WorkerGone
-from runyard.ids import WorkerId, new_input_id, new_worker_id
-from runyard.runs import RunStatus
-
 from tests.contract.races import started_and_blocked
 from tests.contract.store import (
     AGENTS,
@@ -31,6 +20,17 @@ from tests.contract.store import (
     registered,
     run_row,
 )
+
+from runyard.db.claims import Claim, GivenBack, give_back, queued_groups, take
+from runyard.db.engine import Database, sync_engine
+from runyard.db.locks import lock_owned
+from runyard.db.records import Message
+from runyard.db.tables import agent_inputs, workers
+from runyard.db.turns import load_messages, settle
+from runyard.db.workers import unregister
+from runyard.errors import WorkerGone
+from runyard.ids import WorkerId, new_input_id, new_worker_id
+from runyard.runs import RunStatus
 
 pytestmark = pytest.mark.anyio
 
@@ -220,7 +220,8 @@ async def test_a_run_given_back_belongs_to_the_next_worker(
 ) -> None:
     run = await accepted(database)
     first = await claimed(database, worker, redis_run_id="redis-1", at=AT + 1)
-    assert await database.write(give_back, run.id, first.run.generation) == first.invocation.id
+    given_back = await database.write(give_back, run.id, first.run.generation)
+    assert given_back == GivenBack(run_id=run.id, invocation_id=first.invocation.id, queue=run.queue)
     row = await run_row(database, run.id)
     assert (row.status, row.worker_id, row.generation) == (RunStatus.QUEUED, None, 2)
     assert (row.rank, row.invocation_id) == (run.rank, run.invocation_id), "it keeps its place and its invocation"
@@ -250,7 +251,7 @@ async def test_a_run_is_given_back_once(database: Database, rival: Database, wor
     run = await accepted(database)
     found = await claimed(database, worker)
     async with database.transaction() as connection:
-        assert await give_back(connection, run.id, found.run.generation) == found.invocation.id
+        assert await give_back(connection, run.id, found.run.generation) is not None
         async with started_and_blocked(rival, rival.write(give_back, run.id, found.run.generation)) as task:
             await connection.commit()
     assert task.result() is None
