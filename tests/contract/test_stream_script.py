@@ -1,20 +1,24 @@
 """The frame script on a real Redis and on the embedded Valkey: every rule of who may write what, and when."""
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 from redis.asyncio import Redis
+from tests.fakes.frame_store import FakeFrameStore
+from tests.redis_servers import redis_server, valkey_server
+
 from runyard.errors import StoreUnavailable
 from runyard.frames import Frame, Payload, event_payload, text_payload
 from runyard.streams.batch import decode_batch
 from runyard.streams.connect import connect, redis_run_id
-from runyard.streams.ops import Answer, Append, Close, Open, Reset, Status, Touch
+from runyard.streams.ops import Answer, Append, Close, Op, Open, Reset, Status, Touch
 from runyard.streams.reader import StreamInfo, StreamState
 from runyard.streams.store import FrameStore
-
-from tests.redis_servers import redis_server, valkey_server
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +91,7 @@ def numbered(first: int, *payloads: Payload) -> list[Frame]:
     return [Frame(seq, *payload) for seq, payload in enumerate(payloads, first)]
 
 
-async def one(store: FrameStore, op: Open | Append | Touch | Reset | Close) -> Answer:
+async def one(store: FrameStore, op: Op) -> Answer:
     (answer,) = await store.apply([op])
     return answer
 
@@ -473,6 +477,30 @@ async def test_a_server_that_is_away_is_told_as_such(prefix: str) -> None:
         with pytest.raises(StoreUnavailable):
             await call
     await client.aclose()
+
+
+OP = st.one_of(
+    st.builds(opened, st.integers(1, 3)),
+    st.builds(append, st.integers(1, 6), st.just("a"), st.just("b"), generation=st.integers(1, 3)),
+    st.builds(reset, st.integers(1, 9), st.just("r"), generation=st.integers(1, 3)),
+    st.builds(Touch, stream_id=st.just(SID), generation=st.integers(1, 3)),
+)
+
+
+@hypothesis.given(ops=st.lists(OP, max_size=30))
+@hypothesis.settings(deadline=None, max_examples=100)
+def test_the_fake_store_of_the_unit_tests_answers_as_redis_does(redis_url: str, ops: list[Op]) -> None:
+    async def scenario() -> None:
+        client = connect(redis_url)
+        store = new_store(client, f"test-{secrets.token_hex(6)}")
+        fake = FakeFrameStore()
+        assert await fake.apply(ops) == await store.apply(ops)
+        if SID in fake.streams:
+            assert await store.read(SID, 0) == fake.streams[SID].frames
+        await client.delete(store.keys.frames(SID), store.keys.meta(SID))
+        await client.aclose()
+
+    asyncio.run(scenario())
 
 
 async def test_a_primary_that_became_a_replica_is_left(prefix: str) -> None:
