@@ -39,13 +39,12 @@ class Server:
         """
         log = self.folder / "start.log"
         user = self.user if IS_ROOT else None
-        home = pwd.getpwnam(user).pw_dir if user else os.environ.get("HOME", "/")
         with log.open("ab") as output:
             done = subprocess.run(
                 command,
                 check=False,
                 cwd=self.folder,
-                env={**os.environ, "HOME": home, **(environment or {})},
+                env={**os.environ, "HOME": str(self.folder), **(environment or {})},  # RabbitMQ keeps its cookie there
                 stdin=subprocess.DEVNULL,
                 stdout=output,  # never a pipe: a server would hold it open
                 stderr=output,
@@ -74,7 +73,10 @@ class Server:
             DATA.chmod(0o755)
             shutil.chown(self.folder, self.user, self.user)
         self.begin(self, binary)
-        self.service.wait_for_answer(STARTED_S)
+        try:
+            self.service.wait_for_answer(STARTED_S)
+        except Unusable as error:
+            raise Unusable(f"{self.service.name} was started but does not answer: look into {self.folder}") from error
 
 
 def _find_postgres() -> Path | None:
