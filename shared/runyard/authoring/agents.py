@@ -1,0 +1,132 @@
+"""`agent(...)`: the definition of an agent, one per file; the file's name is the agent's name."""
+
+import copy
+import inspect
+import json
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+from runyard.authoring.context import RunContext
+from runyard.authoring.errors import AuthoringError
+from runyard.authoring.limits import positive_count, positive_seconds
+from runyard.authoring.tools import Tool
+
+SystemPrompt = str | Callable[[RunContext], str | Awaitable[str]]
+"""A text, or a function (sync or async) that is asked before every model call."""
+
+_QUEUE_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9._-]{0,63}")
+"""dramatiq's rule for queue names; the length is ours."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Agent:
+    system: SystemPrompt | None
+    tools: tuple[Tool[..., Any], ...]
+    model: str | None
+    """None: the worker's `RUNYARD_MODEL`."""
+
+    max_steps: int
+    max_tokens: int
+    timeout_s: float
+    auth: Literal["user", "admin"]
+    queue: str
+    provider_options: Mapping[str, Any]
+    stream_thinking: bool
+
+    def manifest(self, name: str) -> dict[str, Any]:
+        """What gateways may know of the agent, JSON-ready; never the system prompt.
+
+        `{name, auth, queue, model, maxSteps, maxTokens, timeoutS, tools: [{name, description, inputSchema, idempotent,
+        exclusive, timeoutS}]}`
+        """
+        return {
+            "name": name,
+            "auth": self.auth,
+            "queue": self.queue,
+            "model": self.model,
+            "maxSteps": self.max_steps,
+            "maxTokens": self.max_tokens,
+            "timeoutS": self.timeout_s,
+            "tools": [
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "inputSchema": copy.deepcopy(tool.schema),
+                    "idempotent": tool.idempotent,
+                    "exclusive": tool.exclusive,
+                    "timeoutS": tool.timeout_s,
+                }
+                for tool in self.tools
+            ],
+        }
+
+
+def agent(
+    *,
+    system: SystemPrompt | None = None,
+    tools: Sequence[Tool[..., Any]] = (),
+    model: str | None = None,
+    max_steps: int = 64,
+    max_tokens: int = 4096,
+    timeout_s: float = 600,
+    auth: Literal["user", "admin"] = "user",
+    queue: str = "default",
+    provider_options: Mapping[str, Any] | None = None,
+    stream_thinking: bool = True,
+) -> Agent:
+    """Define the agent of this file. What is passed is copied: changing it later changes nothing.
+
+    `max_steps` counts model calls per invocation, `max_tokens` limits each answer, `timeout_s` is how long model and
+    tools may be silent. `provider_options` are added to the model's request as they are (JSON). `auth="admin"` keeps
+    the agent to callers with the role admin.
+
+    Raises:
+        AuthoringError: a tool that is none, a name twice, a limit that cannot be.
+    """
+    where = "agent(...)"
+    if system is not None and not isinstance(system, str) and not callable(system):
+        raise AuthoringError(f"{where}: system must be a text or a function of the context")
+    if auth not in ("user", "admin"):
+        raise AuthoringError(f"{where}: auth must be 'user' or 'admin', not {auth!r}")
+    if model is not None and not (isinstance(model, str) and model.strip()):
+        raise AuthoringError(f"{where}: model must be a model's name, not {model!r}")
+    if not isinstance(queue, str) or _QUEUE_NAME.fullmatch(queue) is None:
+        raise AuthoringError(f"{where}: queue must be 1 to 64 letters, digits, '.', '_' and '-', not {queue!r}")
+    return Agent(
+        system=system,
+        tools=_check_tools(where, tools),
+        model=model,
+        max_steps=positive_count(where, "max_steps", max_steps),
+        max_tokens=positive_count(where, "max_tokens", max_tokens),
+        timeout_s=positive_seconds(where, "timeout_s", timeout_s),
+        auth=auth,
+        queue=queue,
+        provider_options=_copy_options(where, provider_options or {}),
+        stream_thinking=stream_thinking,
+    )
+
+
+def _check_tools(where: str, tools: Any) -> tuple[Tool[..., Any], ...]:
+    if not isinstance(tools, Sequence) or isinstance(tools, str):
+        raise AuthoringError(f"{where}: tools must be a list of tools, not {type(tools).__name__}")
+    for item in tools:
+        if inspect.isroutine(item):
+            raise AuthoringError(f"{where}: {item.__name__!r} is a plain function; decorate it with @tool")
+        if not isinstance(item, Tool):
+            raise AuthoringError(f"{where}: tools must hold tools only, not {type(item).__name__}")
+    twice = [name for name, count in Counter(item.name for item in tools).items() if count > 1]
+    if twice:
+        raise AuthoringError(f"{where}: two tools are named {twice[0]!r}; give one another name with @tool(name=...)")
+    return tuple(tools)
+
+
+def _copy_options(where: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        copied: dict[str, Any] = json.loads(json.dumps(dict(options), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise AuthoringError(f"{where}: provider_options must be a mapping of JSON values: {error}") from error
+    return MappingProxyType(copied)

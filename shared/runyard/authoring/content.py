@@ -1,0 +1,106 @@
+"""`Content([...])`: content blocks of the Messages API as a tool's return value.
+
+Blocks are checked where they are made, so that a mistake is the tool's error: a transcript with a block that the API
+refuses could not be sent again. https://docs.claude.com/en/api/messages (tool_result content)
+"""
+
+import base64
+import binascii
+import copy
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from runyard.authoring.issues import as_text, find_issues
+
+
+class Content:
+    """Text, image and document blocks, in the order in which the model reads them.
+
+        Content([{"type": "text", "text": "The chart:"}, {"type": "image", "source": {...}}])
+
+    Everything that a tool returns, blocks included, is cut at 65,536 bytes.
+    """
+
+    __slots__ = ("blocks",)
+
+    blocks: tuple[dict[str, Any], ...]
+
+    def __init__(self, blocks: Iterable[Mapping[str, Any]]) -> None:
+        """Raises ValueError for a block that the Messages API would refuse, naming its place."""
+        copied = [copy.deepcopy(dict(block)) for block in blocks]
+        try:
+            _block_list().validate_python(copied)
+        except ValidationError as error:
+            raise ValueError(f"Content: {as_text(find_issues(error, copied))}") from None
+        self.blocks = tuple(copied)
+
+
+def _check_base64(data: str) -> str:
+    try:
+        base64.b64decode(data, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"must be base64: {error}") from None
+    return data
+
+
+Base64 = Annotated[str, Field(min_length=1), AfterValidator(_check_base64)]
+WebUrl = Annotated[str, Field(pattern=r"^https?://")]
+
+
+class _Part(BaseModel):
+    # Built at the first Content: importing runyard stays cheap.
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
+
+
+class _Block(_Part):
+    cache_control: dict[str, Any] | None = None
+
+
+class _Base64Image(_Part):
+    type: Literal["base64"]
+    media_type: Literal["image/jpeg", "image/png", "image/gif", "image/webp"]
+    data: Base64
+
+
+class _UrlSource(_Part):
+    type: Literal["url"]
+    url: WebUrl
+
+
+class _Base64Pdf(_Part):
+    type: Literal["base64"]
+    media_type: Literal["application/pdf"]
+    data: Base64
+
+
+class _PlainText(_Part):
+    type: Literal["text"]
+    media_type: Literal["text/plain"]
+    data: str
+
+
+class _TextBlock(_Block):
+    type: Literal["text"]
+    text: str
+
+
+class _ImageBlock(_Block):
+    type: Literal["image"]
+    source: Annotated[_Base64Image | _UrlSource, Field(discriminator="type")]
+
+
+class _DocumentBlock(_Block):
+    type: Literal["document"]
+    source: Annotated[_Base64Pdf | _PlainText | _UrlSource, Field(discriminator="type")]
+    title: str | None = None
+    context: str | None = None
+    citations: dict[str, Any] | None = None
+
+
+@cache
+def _block_list() -> TypeAdapter[Any]:
+    block = Annotated[_TextBlock | _ImageBlock | _DocumentBlock, Field(discriminator="type")]
+    return TypeAdapter(list[block])

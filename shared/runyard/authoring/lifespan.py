@@ -1,0 +1,89 @@
+"""`@lifespan`: what a worker process opens once and lends to every call as `ctx.resources`."""
+
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from runyard.authoring.errors import AuthoringError
+from runyard.errors import StartError
+
+ResourceGenerator = AsyncGenerator[Mapping[str, Any], None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lifespan:
+    name: str
+    """`<module>.<function>`, for messages."""
+
+    open: Callable[[], ResourceGenerator]
+
+
+def lifespan(function: Callable[[], ResourceGenerator], /) -> Lifespan:
+    """Mark an async generator function that yields one mapping; what follows the `yield` closes it at the end.
+
+    It runs once per worker process, on the event loop that the tools run on, so clients bound to a loop belong here:
+
+        @lifespan
+        async def database():
+            async with connect(...) as pool:
+                yield {"pool": pool}
+
+    Raises:
+        AuthoringError: it is no async generator function without parameters.
+    """
+    if not inspect.isasyncgenfunction(function):
+        raise AuthoringError(f"@lifespan takes an async generator function (async def with a yield), not {function!r}")
+    name = f"{function.__module__}.{function.__qualname__}"
+    if inspect.signature(function).parameters:
+        raise AuthoringError(f"lifespan {name!r}: it takes no parameters")
+    return Lifespan(name=name, open=function)
+
+
+@asynccontextmanager
+async def open_resources(lifespans: Iterable[Lifespan]) -> AsyncIterator[Mapping[str, Any]]:
+    """Open all in order, lend their mappings as one that is read-only, close them in reverse order.
+
+    Every generator is closed even if another's closing fails; that is logged.
+
+    Raises:
+        StartError: one of them failed to open, yielded no mapping, or yielded a key that another has.
+    """
+    resources: dict[str, Any] = {}
+    owners: dict[str, str] = {}
+    async with AsyncExitStack() as stack:
+        for span in lifespans:
+            generator = span.open()
+            yielded = await _first(span.name, generator)
+            stack.push_async_callback(_close, span.name, generator)
+            if not isinstance(yielded, Mapping):
+                raise StartError(f"lifespan {span.name!r} yielded {type(yielded).__name__}, not a mapping")
+            for key in yielded:
+                if key in owners:
+                    raise StartError(f"resource {key!r} is given by two lifespans, {owners[key]!r} and {span.name!r}")
+                owners[key] = span.name
+            resources.update(yielded)
+        yield MappingProxyType(resources)
+
+
+async def _first(name: str, generator: ResourceGenerator) -> Any:
+    try:
+        return await anext(generator)
+    except StopAsyncIteration:
+        raise StartError(f"lifespan {name!r} ended without a yield") from None
+    except Exception as error:
+        raise StartError(f"lifespan {name!r} failed to open: {type(error).__name__}: {error}") from error
+
+
+async def _close(name: str, generator: ResourceGenerator) -> None:
+    import structlog  # here, so that importing runyard in an agent's file stays cheap
+
+    try:
+        async for _ in generator:
+            raise RuntimeError(f"lifespan {name!r} yielded twice")
+    except Exception:  # noqa: BLE001 - an author's code may raise anything, and the others must still close
+        structlog.get_logger().exception("lifespan_close_failed", lifespan=name)
+    finally:
+        await generator.aclose()

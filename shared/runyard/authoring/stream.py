@@ -1,0 +1,72 @@
+"""`ctx.stream`: what a tool writes while it works."""
+
+import re
+from collections.abc import Generator
+from typing import Any, Protocol
+
+from runyard.authoring.json_values import to_json
+from runyard.frames import RESERVED_EVENTS
+from runyard.text import clean_text
+
+_EVENT_NAME = re.compile(r"[!-9;-~]{1,64}")
+"""Printable ASCII without space and colon: an SSE field value on one line that every parser reads alike."""
+
+
+class StreamSink(Protocol):
+    """Where the worker takes frames from a tool. Called from any thread; returns at once; keeps the order of calls."""
+
+    def output(self, text: str) -> None:
+        """Clean text, not empty."""
+
+    def event(self, name: str, data: Any) -> None:
+        """A name that is not reserved, and clean JSON values."""
+
+
+class _Done:
+    """Awaiting it does nothing, neglecting it warns of nothing."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+
+_DONE = _Done()
+
+
+class Stream:
+    """Frames of one tool call. Each call takes effect at once, from any thread; awaiting it is allowed, not needed.
+
+    So `await ctx.stream.event(...)` in an asynchronous tool and `ctx.stream.event(...)` in a synchronous one are the
+    same call.
+    """
+
+    def __init__(self, sink: StreamSink) -> None:
+        self._sink = sink
+
+    def write(self, text: str) -> _Done:
+        """Show text to the readers as an `output` frame; it does not become part of the tool's result.
+
+        Raises:
+            TypeError: `text` is no string.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"stream.write takes a string, not {type(text).__name__}")
+        if text:
+            self._sink.output(clean_text(text))
+        return _DONE
+
+    def event(self, name: str, data: Any = None) -> _Done:
+        """Send a typed frame; `data` becomes JSON as a tool's return value does.
+
+        Raises:
+            ValueError: the name is reserved, or no token of 1 to 64 printable ASCII characters without space and colon.
+            Unserializable: `data` has no JSON form.
+        """
+        if not isinstance(name, str) or _EVENT_NAME.fullmatch(name) is None:
+            raise ValueError(
+                f"event name {name!r:.80} must be 1 to 64 printable ASCII characters without spaces and colons"
+            )
+        if name in RESERVED_EVENTS:
+            raise ValueError(f"event name {name!r} is reserved: the system writes such frames itself")
+        self._sink.event(name, to_json(data))
+        return _DONE

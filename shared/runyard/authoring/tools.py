@@ -1,0 +1,148 @@
+"""`@tool`: a function that a model may call."""
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, overload
+
+import docstring_parser
+from typing_extensions import ParamSpec, TypeVar  # with defaults, PEP 696: Python 3.13's typing has them
+
+from runyard.authoring.arguments import Arguments
+from runyard.authoring.errors import AuthoringError, InvalidToolInput
+from runyard.authoring.limits import positive_seconds
+from runyard.authoring.signature import read_signature, underlying_function
+
+__all__ = ["InvalidToolInput", "Tool", "tool"]
+
+P = ParamSpec("P", default=...)
+R = TypeVar("R", default=Any)
+
+TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""The Messages API's rule: https://docs.claude.com/en/docs/agents-and-tools/tool-use/implement-tool-use"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tool(Generic[P, R]):
+    """Calling it calls the author's function, with every argument it declares, the context included."""
+
+    name: str
+    description: str
+    """The docstring without its sections; empty when there is none."""
+
+    handler: Callable[P, R]
+    schema: dict[str, Any]
+    """JSON Schema of the arguments as the model sees them: type object, without the context."""
+
+    is_async: bool
+    timeout_s: float
+    exclusive: bool
+    """It runs alone: no other call of the same batch at the same time."""
+
+    idempotent: bool
+    """It may run again with the same `ctx.idempotency_key` when a worker died while it ran."""
+
+    context_parameter: str | None
+    """The parameter to pass the `RunContext` as."""
+
+    _arguments: Arguments = field(repr=False)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.handler(*args, **kwargs)
+
+    def arguments(self, input: Any) -> dict[str, Any]:  # noqa: A002 - the Messages API's word for it
+        """The model's `input` (decoded JSON) as keyword arguments of the handler, defaults filled in, no context.
+
+        Raises:
+            InvalidToolInput: with a message for the model.
+        """
+        return self._arguments.parse(input)
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float = 120,
+    exclusive: bool = False,
+    idempotent: bool = False,
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float = 120,
+    exclusive: bool = False,
+    idempotent: bool = False,
+) -> Tool[..., Any] | Callable[[Callable[..., Any]], Tool[..., Any]]:
+    """Offer a function, sync (it runs in a thread) or async, to models. Use it bare or with options.
+
+    The schema comes from the annotations, descriptions from the docstring (Google, NumPy or Sphinx style). A
+    parameter annotated `RunContext` is given, never shown. Also takes a bound method, a `functools.partial` (what it
+    fixes is not shown) or an instance with `__call__`.
+
+    Raises:
+        AuthoringError: what cannot become a schema, naming tool and parameter.
+    """
+
+    def decorate(handler: Callable[..., Any]) -> Tool[..., Any]:
+        call = _what_runs(handler)
+        named = _name(handler, name)
+        if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+            raise AuthoringError(
+                f"tool {named!r}: a generator has no single result; return a value, show progress with ctx.stream"
+            )
+        signature = read_signature(named, handler)
+        docstring, parameters = _read_docstring(handler)
+        arguments = Arguments(named, signature.parameters, parameters)
+        return Tool(
+            name=named,
+            description=docstring if description is None else description,
+            handler=handler,
+            schema=arguments.schema,
+            is_async=inspect.iscoroutinefunction(call),
+            timeout_s=positive_seconds(f"tool {named!r}", "timeout_s", timeout_s),
+            exclusive=exclusive,
+            idempotent=idempotent,
+            context_parameter=signature.context_parameter,
+            _arguments=arguments,
+        )
+
+    return decorate if function is None else decorate(function)
+
+
+def _what_runs(handler: Any) -> Callable[..., Any]:
+    """The function behind an instance with `__call__`; every other callable itself."""
+    if isinstance(handler, Tool):
+        raise AuthoringError(f"tool {handler.name!r}: it is a tool already")
+    if not callable(handler) or inspect.isclass(handler):
+        raise AuthoringError(f"@tool takes a function, not {handler!r:.80}")
+    if inspect.isroutine(handler) or isinstance(handler, functools.partial):
+        return handler
+    call: Callable[..., Any] = type(handler).__call__
+    return call
+
+
+def _name(handler: Callable[..., Any], given: str | None) -> str:
+    name: str = given or getattr(handler, "__name__", None) or underlying_function(handler).__name__
+    if TOOL_NAME.fullmatch(name) is None or name == "__call__":
+        raise AuthoringError(f"tool {name!r}: a name is 1 to 64 letters, digits, '_' and '-'; give it with name=")
+    return name
+
+
+def _read_docstring(handler: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """The description without its sections, and what is said of each parameter."""
+    text = inspect.getdoc(underlying_function(handler)) or ""
+    try:
+        docstring = docstring_parser.parse(text)
+    except docstring_parser.ParseError:
+        return text, {}
+    parameters = {item.arg_name: item.description for item in docstring.params if item.description}
+    return (docstring.description or "").strip(), parameters
