@@ -11,10 +11,10 @@ from tests.fakes.frame_store import FakeFrameStore, StoredStream
 
 from runyard.frames import Payload, event_payload, text_payload
 from runyard.streams import backoff
-from runyard.streams.ops import Append, Open, Reset, Touch
+from runyard.streams.ops import Answer, Append, Open, Reset, Status, Touch
 from runyard_workers import flusher as flusher_module
 from runyard_workers.flusher import Flusher
-from runyard_workers.stream_writer import WriterState
+from runyard_workers.stream_writer import StreamWriter, WriterState
 
 pytestmark = pytest.mark.anyio
 
@@ -291,9 +291,18 @@ async def test_live_streams_are_touched_and_others_are_not() -> None:
             await store.next_call()
         touched = {op.stream_id for call in store.calls for op in call if isinstance(op, Touch)}
         assert touched == {"st_live"}
-        del store.streams["st_live"]
-        while not writer.broken:
-            await asyncio.sleep(0.001)
+        assert writer.state is WriterState.LIVE
+
+
+async def test_a_touch_that_finds_no_stream_breaks_the_writer() -> None:
+    writer = StreamWriter(SID, 1, on_bytes=lambda _writer, _delta: None, on_release=lambda _writer: None)
+    writer.settle(writer.parcel(1000), [Answer(Status.OK, 0, created=True)])
+    assert not writer.has_work
+    writer.touch()
+    parcel = writer.parcel(1000)
+    assert parcel.ops == [Touch(stream_id=SID, generation=1)]
+    writer.settle(parcel, [Answer(Status.MISSING, 0)])
+    assert writer.broken
 
 
 async def test_a_released_writer_sends_nothing_more(flusher: Flusher, store: FakeFrameStore) -> None:
