@@ -1,4 +1,4 @@
-"""One child process of `runyard dev`: started into the group, its output passed on, stopped within its grace."""
+"""One child process of `runyard dev`: started into the group, its output shown, stopped within its grace."""
 
 import asyncio
 import contextlib
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Self, TypeVar
 
 from runyard.cli.group import ProcessGroup
+from runyard.cli.output import each_line
 from runyard.cli.race import race
 
 T = TypeVar("T")
 Show = Callable[[str, str], None]
 """Shows a line of a process: `show("gateway", "listening")`."""
 
-LINE_LIMIT_BYTES = 1_048_576  # a longer line is shown in pieces: output without line ends takes no memory
-OUTPUT_END_S = 1.0  # a grandchild that lives on holds the output open; the supervisor does not wait for it
+OUTPUT_END_S = 1.0  # a grandchild that lives on holds the output open; nobody waits for it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,24 +39,18 @@ class ChildExitedError(Exception):
 class Process:
     """A running child. Its environment and working directory are the supervisor's own."""
 
-    def __init__(
-        self, child: Child, process: asyncio.subprocess.Process, output: asyncio.StreamReader, show: Show
-    ) -> None:
+    def __init__(self, child: Child, process: asyncio.subprocess.Process, *, output: int, show: Show) -> None:
         self.child = child
         self.last_line = ""
         self._process = process
         self._show = show
-        self._output = asyncio.create_task(self._pass_on(output))
+        self._output = asyncio.create_task(each_line(output, self._take))
 
     @classmethod
     async def start(cls, child: Child, *, group: ProcessGroup, show: Show) -> Self:
         # A pipe of our own: with asyncio's pipes, Python 3.11 counts a process as running for as long as any grandchild
         # holds one of them open.
         read_end, write_end = os.pipe()
-        output = asyncio.StreamReader()
-        await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(output), os.fdopen(read_end, "rb", buffering=0)
-        )
         try:
             process = await asyncio.create_subprocess_exec(
                 *child.command,
@@ -65,18 +59,18 @@ class Process:
                 stderr=write_end,
                 process_group=group.id,
             )
+        except BaseException:
+            os.close(read_end)
+            raise
         finally:
             os.close(write_end)
-        return cls(child, process, output, show)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        return cls(child, process, output=read_end, show=show)
 
     async def exited(self) -> int:
-        """The exit code, once the process has ended and its output is passed on."""
+        """The exit code, once the process has ended and its output is taken."""
         code = await self._process.wait()
         await asyncio.wait({self._output}, timeout=OUTPUT_END_S)
+        self._output.cancel()
         return code
 
     async def must_stay(self) -> NoReturn:
@@ -108,21 +102,7 @@ class Process:
                 self._process.kill()
         await self.exited()
 
-    async def _pass_on(self, output: asyncio.StreamReader) -> None:
-        rest = b""
-        while piece := await output.read(65_536):
-            *lines, rest = (rest + piece).split(b"\n")
-            if len(rest) > LINE_LIMIT_BYTES:
-                lines.append(rest)
-                rest = b""
-            for line in lines:
-                self._pass_on_line(line)
-        if rest:
-            self._pass_on_line(rest)
-
-    def _pass_on_line(self, line: bytes) -> None:
-        text = line.decode(errors="replace").rstrip("\r")
-        if text.strip():
-            self.last_line = text.strip()
+    def _take(self, line: str) -> None:
+        self.last_line = line.strip() or self.last_line
         if self.child.shown:
-            self._show(self.child.name, text)
+            self._show(self.child.name, line)

@@ -1,6 +1,7 @@
 """What `runyard dev` prints: each process's lines behind its name, and the banner."""
 
 import os
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,11 @@ def show(name: str, line: str) -> None:
     prefix = f"{name:<{NAME_WIDTH}} |"
     if sys.stdout.isatty() and "NO_COLOR" not in os.environ:
         prefix = f"\x1b[{COLOURS.get(name, 0)}m{prefix}\x1b[0m"
-    print(prefix, line, flush=True)
+    try:
+        print(prefix, line, flush=True)
+    except BrokenPipeError:  # `make dev | head`: nobody reads any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        signal.raise_signal(signal.SIGTERM)
 
 
 @dataclass(frozen=True, kw_only=True)
