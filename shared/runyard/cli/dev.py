@@ -81,9 +81,11 @@ def _agents_folder(settings: Settings) -> Path:
 
 
 def _sendable_key(key: str) -> str:
-    """A key that no header can hold would fail each run with an error that does not name it."""
-    if not key.isascii() or any(character.isspace() for character in key):
-        raise StartError("ANTHROPIC_API_KEY holds a space or a letter that no key has: set it again, or unset it")
+    """A key that no header can hold would let the start succeed and fail every run."""
+    if any(not "!" <= character <= "~" for character in key):
+        raise StartError(
+            "ANTHROPIC_API_KEY holds a space, a line break or a character that is not ASCII: set it again, or unset it"
+        )
     return key
 
 
