@@ -411,6 +411,8 @@ def test_a_bad_name_is_an_error(name):
     def probe() -> str:
         return ""
 
+    with pytest.raises(AuthoringError, match="a name is 1 to 64"):
+        tool(name=name)(probe)
     probe.__name__ = name
     with pytest.raises(AuthoringError, match="a name is 1 to 64"):
         tool(probe)

@@ -131,7 +131,10 @@ def _what_runs(handler: Any) -> Callable[..., Any]:
 
 
 def _name(handler: Callable[..., Any], given: str | None) -> str:
-    name: str = given or getattr(handler, "__name__", None) or underlying_function(handler).__name__
+    if given is None:
+        name: str = getattr(handler, "__name__", None) or underlying_function(handler).__name__
+    else:
+        name = given
     if TOOL_NAME.fullmatch(name) is None or name == "__call__":
         raise AuthoringError(f"tool {name!r}: a name is 1 to 64 letters, digits, '_' and '-'; give it with name=")
     return name

@@ -1,0 +1,80 @@
+"""A folder of agent files as the package `runyard_agents`, imported by path.
+
+Its files import each other (`from runyard_agents import _shared`, `from ._shared import x`), whatever the folder is
+called and whatever else is on `sys.path`: a user's own package `agents` or `shared` never collides.
+"""
+
+import ast
+import importlib
+import sys
+from collections.abc import Iterator
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
+from importlib.util import module_from_spec, resolve_name
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
+
+PACKAGE = "runyard_agents"
+
+
+class _FreshSourceLoader(SourceFileLoader):
+    """Compiles what the file holds now: cached bytecode goes by size and second, so a quick save could be missed."""
+
+    def path_stats(self, path: str | bytes) -> NoReturn:
+        # importlib's word for "no cache": without it nothing is read from __pycache__ or written to it.
+        raise OSError(path)
+
+
+def mount(folder: Path) -> None:
+    """Make the folder the package; modules of one mounted before are forgotten. One folder a process."""
+    for name in [name for name in sys.modules if name == PACKAGE or name.startswith(f"{PACKAGE}.")]:
+        del sys.modules[name]
+    spec = ModuleSpec(PACKAGE, None, is_package=True)
+    spec.submodule_search_locations = [str(folder)]
+    sys.modules[PACKAGE] = module_from_spec(spec)
+    sys.path_importer_cache[str(folder)] = FileFinder(str(folder), (_FreshSourceLoader, SOURCE_SUFFIXES))
+
+
+def import_file(name: str) -> ModuleType:
+    """Import `<folder>/<name>.py`; raises whatever the file raises."""
+    return importlib.import_module(f"{PACKAGE}.{name}")
+
+
+def files_imported_by(path: Path, folder: Path) -> frozenset[Path]:
+    """The folder's files that this one imports by an import statement, directly or through others; not itself."""
+    found: set[Path] = set()
+    waiting = [path]
+    while waiting:
+        for imported in _direct_imports(waiting.pop(), folder):
+            if imported not in found and imported != path:
+                found.add(imported)
+                waiting.append(imported)
+    return frozenset(found)
+
+
+def _direct_imports(path: Path, folder: Path) -> Iterator[Path]:
+    parts = path.relative_to(folder).with_suffix("").parts
+    package = ".".join((PACKAGE, *parts[:-1]))
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        match node:
+            case ast.Import(names=names):
+                modules = [alias.name for alias in names]
+            case ast.ImportFrom(module=module, names=names, level=level):
+                origin = resolve_name("." * level + (module or ""), package)
+                modules = [origin, *(f"{origin}.{alias.name}" for alias in names)]
+            case _:
+                continue
+        for name in modules:
+            yield from _files_of(name, folder)
+
+
+def _files_of(module: str, folder: Path) -> Iterator[Path]:
+    """The files that importing a module runs: its own, and `__init__.py` of the packages above it."""
+    package, *parts = module.split(".")
+    if package != PACKAGE:
+        return
+    for depth in range(1, len(parts) + 1):
+        place = folder.joinpath(*parts[:depth])
+        for file in (place.with_suffix(".py"), place / "__init__.py"):
+            if file.is_file():
+                yield file
