@@ -52,6 +52,13 @@ def _dumps(value: Any) -> str:
     return orjson.dumps(value).decode()
 
 
+_ENGINE_OPTIONS: dict[str, Any] = {
+    "json_serializer": _dumps,
+    "json_deserializer": orjson.loads,
+    "hide_parameters": True,  # an error's text is logged, and its statement's parameters are what people wrote
+}
+
+
 def _is_sqlite(url: str) -> bool:
     return url.startswith("sqlite:")
 
@@ -64,9 +71,7 @@ def sync_engine(url: str, *, statement_timeout_ms: int | None = None) -> sa.Engi
     if _is_sqlite(url):
         Path(sa.make_url(url).database or "").parent.mkdir(parents=True, exist_ok=True)
         timeout_ms = statement_timeout_ms or SQLITE_BUSY_TIMEOUT_MS
-        engine = sa.create_engine(
-            url, pool_size=1, max_overflow=0, json_serializer=_dumps, json_deserializer=orjson.loads
-        )
+        engine = sa.create_engine(url, pool_size=1, max_overflow=0, **_ENGINE_OPTIONS)
         _configure_sqlite(engine, timeout_ms)
         return engine
     options = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}"
@@ -77,8 +82,7 @@ def sync_engine(url: str, *, statement_timeout_ms: int | None = None) -> sa.Engi
         pool_size=1,
         max_overflow=0,
         connect_args={"options": options, "connect_timeout": 5},
-        json_serializer=_dumps,
-        json_deserializer=orjson.loads,
+        **_ENGINE_OPTIONS,
     )
 
 
@@ -129,8 +133,7 @@ class Database:
                 pool_size=min(pool_size, 8),
                 max_overflow=0,
                 pool_timeout=POOL_WAIT_S,
-                json_serializer=_dumps,
-                json_deserializer=orjson.loads,
+                **_ENGINE_OPTIONS,
             )
             _configure_sqlite(engine.sync_engine, SQLITE_BUSY_TIMEOUT_MS)
             return engine
@@ -143,8 +146,7 @@ class Database:
                 "options": f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}",
                 "connect_timeout": 5,
             },
-            json_serializer=_dumps,
-            json_deserializer=orjson.loads,
+            **_ENGINE_OPTIONS,
         )
         sa.event.listen(engine.sync_engine, "handle_error", _lose_standby)
         return engine
@@ -214,7 +216,7 @@ async def _once_more(attempt: Callable[[], Awaitable[T]]) -> T:
         except sa.exc.DBAPIError as error:
             if not _is_away(error):
                 raise
-            if last_try:
+            if last_try or isinstance(error.orig, sqlite3.Error):  # a file has no other link, and waited already
                 raise StoreUnavailable("the database does not answer or cannot be written") from error
     raise AssertionError("unreachable")
 
