@@ -1,0 +1,76 @@
+"""A relay before Postgres that cuts the link at a commit: before the server has it, or after it has answered."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from enum import StrEnum
+
+import sqlalchemy as sa
+
+COMMIT = b"COMMIT\x00"
+"""The text of a simple query (https://www.postgresql.org/docs/current/protocol-message-formats.html)."""
+
+
+class Cut(StrEnum):
+    BEFORE = "before"  # the server never gets the commit, and rolls back
+    AFTER = "after"  # the server has committed, the client never gets its answer
+
+
+class Relay:
+    """Forwards bytes both ways until `cut` is set: then the next commit ends its link, and `cut` is None again."""
+
+    def __init__(self, database_url: str) -> None:
+        self._target = sa.make_url(database_url)
+        self._links: set[asyncio.Task[None]] = set()
+        self.url = ""
+        self.cut: Cut | None = None
+
+    async def serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        """One link, from its first byte to its last."""
+        from_server, to_server = await asyncio.open_connection(self._target.host, self._target.port or 5432)
+        answer_is_lost = False
+
+        async def upstream() -> None:
+            nonlocal answer_is_lost
+            while chunk := await from_client.read(65_536):
+                if self.cut is not None and COMMIT in chunk:
+                    cut, self.cut = self.cut, None
+                    if cut is Cut.BEFORE:
+                        return
+                    answer_is_lost = True
+                to_server.write(chunk)
+
+        async def downstream() -> None:
+            while chunk := await from_server.read(65_536):
+                if answer_is_lost:
+                    return
+                to_client.write(chunk)
+
+        directions = {asyncio.ensure_future(upstream()), asyncio.ensure_future(downstream())}
+        self._links |= directions
+        await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+        for direction in directions:
+            direction.cancel()
+        for writer in (to_server, to_client):
+            writer.close()
+
+    async def close(self) -> None:
+        for link in self._links:
+            link.cancel()
+        await asyncio.gather(*self._links, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def relay_before(database_url: str) -> AsyncIterator[Relay]:
+    """A relay that listens; its `url` leads through it."""
+    relay = Relay(database_url)
+    server = await asyncio.start_server(relay.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    # Encrypted, a commit could not be told from anything else.
+    through = sa.make_url(database_url).set(host="127.0.0.1", port=port).update_query_dict({"sslmode": "disable"})
+    relay.url = through.render_as_string(hide_password=False)
+    try:
+        yield relay
+    finally:
+        server.close()
+        await relay.close()

@@ -1,0 +1,155 @@
+"""What the gateway reads: each row only by its owner, lists newest first, pages without gap or double."""
+
+from typing import Any
+
+import pytest
+from tests.contract.store import (
+    AT,
+    CALLS,
+    OWNER,
+    TOTALS,
+    accepted,
+    assistant_turn,
+    claimed,
+    completed,
+    held,
+    new_turn,
+    registered,
+)
+
+from runyard.db import reads
+from runyard.db.accept import accept_turn
+from runyard.db.claims import Claim
+from runyard.db.engine import Database
+from runyard.db.records import Run
+from runyard.db.turns import append_results, append_turn, settle
+from runyard.runs import RunStatus
+
+pytestmark = pytest.mark.anyio
+
+STRANGERS = [
+    reads.Owner(tenant_id="acme", user_id="eve"),
+    reads.Owner(tenant_id="other", user_id="ada"),
+]
+
+
+@pytest.fixture
+async def claim(database: Database, database_url: str) -> Claim:
+    """A run with a settled turn of four rows."""
+    await accepted(database)
+    claim = await claimed(database, registered(database_url))
+    await database.write(append_turn, held(claim), assistant_turn(2), CALLS, TOTALS, at=AT + 2)
+    await database.write(append_results, held(claim), 2, finished=[], content=[], at=AT + 3)
+    await database.write(settle, held(claim), completed(4), TOTALS, turn=assistant_turn(4), at=AT + 4)
+    return claim
+
+
+@pytest.mark.parametrize("stranger", STRANGERS, ids=["user", "tenant"])
+async def test_what_is_not_yours_is_not_there(database: Database, claim: Claim, stranger: reads.Owner) -> None:
+    run_id, invocation = claim.run.id, claim.invocation
+    messages: dict[str, Any] = {"after_seq": None, "descending": False, "limit": 10}
+    for owner, run, call in ((stranger, run_id, invocation), (OWNER, "run_none", None)):
+        assert await database.read(reads.run_of, run, owner) is None
+        assert await database.read(reads.messages_of, run, owner, **messages) is None
+        assert await database.read(reads.invocations_of, run, owner, before=None, limit=10) is None
+        assert await database.read(reads.invocation_of, call.id if call else "inv_none", owner) is None
+        assert await database.read(reads.invocation_of_stream, call.stream_id if call else "st_none", owner) is None
+    assert await database.read(reads.runs_of, stranger, reads.RunFilter(), before=None, limit=10) == []
+
+
+async def test_an_invocation_is_found_by_its_id_and_by_its_stream(database: Database, claim: Claim) -> None:
+    by_id = await database.read(reads.invocation_of, claim.invocation.id, OWNER)
+    by_stream = await database.read(reads.invocation_of_stream, claim.invocation.stream_id, OWNER)
+    assert by_id == by_stream
+    assert by_id is not None
+    invocation, run = by_id
+    assert (invocation.id, invocation.run_id, run.id) == (claim.invocation.id, claim.run.id, claim.run.id)
+    assert await database.read(reads.invocation_exists, claim.invocation.id)
+    assert not await database.read(reads.invocation_exists, "inv_none")
+
+
+async def test_many_streams_are_looked_up_in_one_statement(database: Database, claim: Claim) -> None:
+    other = new_turn(user_id="eve")
+    await database.write(accept_turn, other)
+    streams = [claim.invocation.stream_id, other.stream_id, "st_none"]
+    found = await database.read(reads.invocations_by_stream, streams)
+    assert {stream: invocation.id for stream, invocation in found.items()} == {
+        claim.invocation.stream_id: claim.invocation.id,
+        other.stream_id: other.invocation_id,
+    }
+    assert await database.read(reads.invocations_by_stream, []) == {}
+
+
+async def test_runs_come_in_pages_newest_activity_first(database: Database) -> None:
+    moments = [3, 1, 2, 2, 2, 4]
+    runs = [await accepted(database, at=AT + moment) for moment in moments]
+    expected = [run.id for run in sorted(runs, key=lambda run: (run.last_activity_at, run.id), reverse=True)]
+    for limit in (1, 2, 5, 10):
+        assert await pages(database, reads.RunFilter(), limit) == expected
+
+
+async def test_runs_are_listed_with_the_stream_of_their_newest_invocation(database: Database, claim: Claim) -> None:
+    turn = new_turn(continues=claim.run.id)
+    await database.write(accept_turn, turn)
+    [(run, stream_id)] = await database.read(reads.runs_of, OWNER, reads.RunFilter(), before=None, limit=10)
+    assert (run.id, run.invocation_id, stream_id) == (claim.run.id, turn.invocation_id, turn.stream_id)
+
+
+async def test_a_list_is_narrowed_by_agent_status_and_session(database: Database, claim: Claim) -> None:
+    poem = await accepted(database, agent="poet", session_id="s1", at=AT + 10)
+    session = await accepted(database, session_id="s1", at=AT + 11)
+    done = claim.run
+    for where, expected in (
+        (reads.RunFilter(), [session, poem, done]),
+        (reads.RunFilter(agent="poet"), [poem]),
+        (reads.RunFilter(status=RunStatus.COMPLETED), [done]),
+        (reads.RunFilter(session_id="s1"), [session, poem]),
+        (reads.RunFilter(agent="researcher", status="queued", session_id="s1"), [session]),
+        (reads.RunFilter(status="no such status"), []),
+    ):
+        for limit in (1, 10):
+            assert await pages(database, where, limit) == [run.id for run in expected]
+
+
+async def test_a_transcript_comes_in_pages_from_either_end(database: Database, claim: Claim) -> None:
+    async def page(after_seq: int | None, *, descending: bool, limit: int) -> list[int]:
+        rows = await database.read(
+            reads.messages_of, claim.run.id, OWNER, after_seq=after_seq, descending=descending, limit=limit
+        )
+        assert rows is not None
+        return [row.seq for row in rows]
+
+    assert await page(None, descending=False, limit=10) == [1, 2, 3, 4]
+    assert await page(None, descending=True, limit=10) == [4, 3, 2, 1]
+    assert await page(2, descending=False, limit=1) == [3]
+    assert await page(3, descending=True, limit=10) == [2, 1]
+    assert await page(4, descending=False, limit=10) == []
+
+
+async def test_a_runs_invocations_come_in_pages_newest_first(database: Database, claim: Claim) -> None:
+    second = new_turn(continues=claim.run.id, at=AT + 9)
+    await database.write(accept_turn, second)
+    listed = await database.read(reads.invocations_of, claim.run.id, OWNER, before=None, limit=1)
+    assert listed is not None
+    assert [item.id for item in listed] == [second.invocation_id]
+    before = (listed[0].created_at, listed[0].id)
+    rest = await database.read(reads.invocations_of, claim.run.id, OWNER, before=before, limit=10)
+    assert rest is not None
+    assert [item.id for item in rest] == [claim.invocation.id]
+
+
+async def test_a_healthy_database_can_be_written(database: Database) -> None:
+    assert await database.read(reads.can_write)
+
+
+async def pages(database: Database, where: reads.RunFilter, limit: int) -> list[str]:
+    """The ids of all pages, one after the other."""
+    found: list[Run] = []
+    before = None
+    while True:
+        page = await database.read(reads.runs_of, OWNER, where, before=before, limit=limit)
+        assert len(page) <= limit
+        if not page:
+            return [run.id for run in found]
+        found += [run for run, _ in page]
+        before = (found[-1].last_activity_at, found[-1].id)
