@@ -1,0 +1,5 @@
+"""Every route that needs a caller, in one table; each noun has its module."""
+
+from runyard_gateway.routes import agents, invocations, runs, streams
+
+OPERATIONS = (*agents.OPERATIONS, *runs.OPERATIONS, *invocations.OPERATIONS, *streams.OPERATIONS)

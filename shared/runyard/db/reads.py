@@ -16,6 +16,7 @@ from runyard.db.tables import (
     agent_runs,
     workers,
 )
+from runyard.ids import RunId
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,10 +135,12 @@ async def _invocation_where(
 
 async def invocations_of(
     connection: AsyncConnection, run_id: str, owner: Owner, *, before: tuple[int, str] | None, limit: int
-) -> list[Invocation] | None:
-    """A run's invocations, newest first; None when the run is not the caller's."""
-    mine = await connection.execute(sa.select(agent_runs.c.id).where(agent_runs.c.id == run_id, _owned(owner)))
-    if mine.one_or_none() is None:
+) -> tuple[Run, list[Invocation]] | None:
+    """A run and its invocations, newest first; None when the run is not the caller's."""
+    row = (
+        await connection.execute(sa.select(agent_runs).where(agent_runs.c.id == run_id, _owned(owner)))
+    ).one_or_none()
+    if row is None:
         return None
     statement = (
         sa.select(agent_invocations)
@@ -149,7 +152,8 @@ async def invocations_of(
         statement = statement.where(
             sa.tuple_(agent_invocations.c.created_at, agent_invocations.c.id) < sa.tuple_(*before)
         )
-    return [Invocation(**row._mapping) for row in await connection.execute(statement)]
+    found = await connection.execute(statement)
+    return Run(**row._mapping), [Invocation(**item._mapping) for item in found]
 
 
 async def steps_of(connection: AsyncConnection, invocation: Invocation) -> list[tuple[Message, list[Call]]]:
@@ -175,10 +179,33 @@ async def steps_of(connection: AsyncConnection, invocation: Invocation) -> list[
     return [(Message(**row._mapping), by_turn.get(row.seq, [])) for row in turns]
 
 
-async def invocation_exists(connection: AsyncConnection, invocation_id: str) -> bool:
-    """Whether an acceptance of unknown outcome was committed."""
-    statement = sa.select(agent_invocations.c.id).where(agent_invocations.c.id == invocation_id)
-    return (await connection.execute(statement)).one_or_none() is not None
+async def accepted_run(connection: AsyncConnection, invocation_id: str) -> RunId | None:
+    """The run of an invocation; None when its acceptance, of unknown outcome, was not committed."""
+    statement = sa.select(agent_invocations.c.run_id).where(agent_invocations.c.id == invocation_id)
+    found: RunId | None = (await connection.execute(statement)).scalar_one_or_none()
+    return found
+
+
+async def last_committed_frame(connection: AsyncConnection, run_id: str, invocation_id: str) -> int:
+    """The number of the last frame that an invocation's rows account for; 0: of none."""
+    highest = sa.select(sa.func.coalesce(sa.func.max(agent_messages.c.last_frame), 0)).where(
+        agent_messages.c.run_id == run_id, agent_messages.c.invocation_id == invocation_id
+    )
+    return int((await connection.execute(highest)).scalar_one())
+
+
+async def answer_texts(connection: AsyncConnection, run_id: str, invocation_id: str) -> list[str]:
+    """The text blocks that an invocation's rows hold, in order: what its readers have seen, after all rewinds."""
+    rows = await connection.execute(
+        sa.select(agent_messages.c.content)
+        .where(
+            agent_messages.c.run_id == run_id,
+            agent_messages.c.invocation_id == invocation_id,
+            agent_messages.c.role == "assistant",
+        )
+        .order_by(agent_messages.c.seq)
+    )
+    return [block["text"] for (content,) in rows for block in content if block["type"] == "text"]
 
 
 async def invocations_by_stream(connection: AsyncConnection, stream_ids: Sequence[str]) -> dict[str, Invocation]:
@@ -199,7 +226,7 @@ async def agents_known(connection: AsyncConnection, *, seen_since: int) -> tuple
 
 
 async def can_write(connection: AsyncConnection) -> bool:
-    """Whether this database takes writes: after a failover an old primary still answers reads."""
-    if connection.dialect.name == "postgresql":
-        return str((await connection.execute(sa.text("SHOW transaction_read_only"))).scalar_one()) == "off"
-    return int((await connection.execute(sa.text("PRAGMA query_only"))).scalar_one()) == 0
+    """Whether this database takes writes: after a failover an old primary still answers reads. A file has none."""
+    if connection.dialect.name == "sqlite":
+        return True
+    return str((await connection.execute(sa.text("SHOW transaction_read_only"))).scalar_one()) == "off"

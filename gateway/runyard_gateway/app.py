@@ -1,0 +1,110 @@
+"""Builds a gateway process: opens its parts, wires routes and middleware, closes all in the opposite order."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import structlog
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp
+
+from runyard.db.engine import Database
+from runyard.db.migrate import wait_for_revision
+from runyard.queue import broker as brokers
+from runyard.queue.wakeups import Publisher
+from runyard.settings import Settings
+from runyard.streams.connect import connect
+from runyard.streams.store import FrameStore
+from runyard_gateway.auth import authenticator
+from runyard_gateway.directory import AgentDirectory
+from runyard_gateway.failures import Failures
+from runyard_gateway.gateway import Gateway, Operation
+from runyard_gateway.hub import Hub
+from runyard_gateway.routes import OPERATIONS
+from runyard_gateway.routes.probes import probes
+from runyard_gateway.server import DrainingServer, listen
+from runyard_gateway.watcher import Watcher
+
+POOL_SIZE = 15
+"""Database links. None is held while an answer streams or waits."""
+
+EXPOSED_HEADERS = ("X-Stream-Id", "X-Run-Id", "X-Request-Id", "Location", "Retry-After")
+
+log = structlog.get_logger()
+
+
+async def run_gateway(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT, then end open streams, so that their readers go on at another replica.
+
+    Raises:
+        StartError: a setting is missing, the port is taken, or the database has not been migrated.
+    """
+    authenticator(settings)
+    listener = listen(settings.host, settings.port)
+    await asyncio.to_thread(wait_for_revision, settings.database_url)
+    async with open_gateway(settings) as gateway:
+        host, port = listener.getsockname()[:2]
+        log.info("gateway listens", host=host, port=port, auth=settings.auth)
+        if settings.auth == "dev":
+            log.warning("every caller is trusted as the user dev", setting="RUNYARD_AUTH=dev")
+        await DrainingServer(build_app(gateway), on_leave=gateway.leave).serve([listener])
+    log.info("gateway left")
+
+
+@contextlib.asynccontextmanager
+async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
+    async with contextlib.AsyncExitStack() as stack:
+        database = Database(settings.database_url, pool_size=POOL_SIZE)
+        stack.push_async_callback(database.close)
+        client = connect(settings.redis_url)
+        stack.push_async_callback(client.aclose)
+        store = FrameStore(
+            client,
+            prefix=settings.prefix,
+            retain_s=settings.stream_retain_s,
+            max_bytes=settings.stream_max_bytes,
+            max_streams=settings.stream_max,
+        )
+        broker = brokers.connect(settings.broker_url, prefix=settings.prefix)
+        stack.callback(broker.close)
+        publisher = Publisher(broker, prefix=settings.prefix)
+        stack.push_async_callback(publisher.close)
+        hub = Hub(store, client)
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        background = [tasks.create_task(hub.run()), tasks.create_task(Watcher(database, store, hub).run())]
+        yield Gateway(
+            settings=settings,
+            database=database,
+            store=store,
+            hub=hub,
+            publisher=publisher,
+            directory=AgentDirectory(database),
+            authenticator=authenticator(settings),
+            draining=asyncio.Event(),
+        )
+        for task in background:
+            task.cancel()
+
+
+def build_app(gateway: Gateway) -> ASGIApp:
+    routes = [*probes(gateway), *(_route(gateway, operation) for operation in OPERATIONS)]
+    app: ASGIApp = Failures(Router(routes=routes, redirect_slashes=False))
+    if gateway.settings.cors_origins:
+        app = CORSMiddleware(
+            app,
+            allow_origins=gateway.settings.cors_origins,
+            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=EXPOSED_HEADERS,
+        )
+    return app
+
+
+def _route(gateway: Gateway, operation: Operation) -> Route:
+    async def endpoint(request: Request) -> ASGIApp:
+        principal = gateway.authenticator.principal(request.headers.get("authorization"))
+        return await operation.handler(gateway, request, principal)
+
+    return Route(operation.path, endpoint, methods=[operation.method])

@@ -1,0 +1,80 @@
+"""The one place where an exception becomes an answer: `{"error": {"code", "message", "requestId", "retryable"}}`."""
+
+import orjson
+import structlog
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from runyard.errors import InternalError, MethodNotAllowed, RouteNotFound, RunyardError, Unauthenticated
+from runyard.ids import RequestId, new_request_id
+
+log = structlog.get_logger()
+
+
+class Failures:
+    """Outermost: gives each request its id (`X-Request-Id`), and each exception its body.
+
+    Once an answer has begun it can only be broken off: the connection closes and the reader comes back by its cursor.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = new_request_id()
+        scope["runyard.request_id"] = request_id
+        scope["app"] = self  # without an app in the scope starlette's routing answers 404 and 405 in words of its own
+        began = False
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal began
+            if message["type"] == "http.response.start":
+                began = True
+                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        except Exception as error:
+            failure = _failure(error, request_id, scope)
+            if began:
+                raise
+            await _answer(failure, request_id, send_with_id)
+
+
+def request_id_of(request: Request) -> RequestId:
+    request_id: RequestId = request.scope["runyard.request_id"]
+    return request_id
+
+
+def _failure(error: Exception, request_id: RequestId, scope: Scope) -> RunyardError:
+    match error:
+        case RunyardError():
+            if error.status >= 500:  # noqa: PLR2004 - HTTP's server errors
+                log.warning("request failed", request_id=request_id, code=error.code, error=error.message)
+            return error
+        case HTTPException(status_code=404):
+            return RouteNotFound(f"no such route: {scope['path']}")
+        case HTTPException(status_code=405):
+            return MethodNotAllowed(f"{scope['method']} is not allowed on {scope['path']}")
+        case _:
+            log.error(
+                "request failed by an unexpected error", request_id=request_id, path=scope["path"], exc_info=error
+            )
+            return InternalError("Internal error")
+
+
+async def _answer(failure: RunyardError, request_id: RequestId, send: Send) -> None:
+    body = orjson.dumps(failure.body(request_id))
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if isinstance(failure, Unauthenticated):
+        headers.append((b"www-authenticate", b"Bearer"))
+    if failure.status == 503:  # noqa: PLR2004 - Service Unavailable
+        headers.append((b"retry-after", b"1"))
+    await send({"type": "http.response.start", "status": failure.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,49 @@
+"""The parts that every route is served with. Built once by `app.py`, which owns and closes each."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from runyard.db.engine import Database
+from runyard.queue.wakeups import Publisher
+from runyard.settings import Settings
+from runyard.streams.store import FrameStore
+from runyard_gateway.auth import Authenticator
+from runyard_gateway.directory import AgentDirectory
+from runyard_gateway.hub import Hub
+from runyard_gateway.principal import Principal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gateway:
+    """`draining` is set when the process is told to leave."""
+
+    settings: Settings
+    database: Database
+    store: FrameStore
+    hub: Hub
+    publisher: Publisher
+    directory: AgentDirectory
+    authenticator: Authenticator
+    draining: asyncio.Event
+
+    def leave(self) -> None:
+        """Readiness goes false and open streams end without a terminal frame: their readers go on elsewhere."""
+        self.draining.set()
+        self.hub.drain()
+
+
+Handler = Callable[[Gateway, Request, Principal], Awaitable[ASGIApp]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operation:
+    """One route. The caller is authenticated before its handler runs."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    handler: Handler

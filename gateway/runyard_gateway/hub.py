@@ -1,0 +1,157 @@
+"""All streams that this gateway watches: one subscription each, however many readers it has."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+import structlog
+from redis.asyncio import Redis
+
+from runyard.errors import StoreUnavailable
+from runyard.frames import Frame
+from runyard.streams.backoff import Backoff
+from runyard.streams.batch import decode_batch
+from runyard.streams.reader import FrameReader
+from runyard.streams.subscription import Subscription
+from runyard_gateway.sse import encode
+from runyard_gateway.tail import Tail
+from runyard_gateway.window import Window
+
+CHECK_S = 5.0
+"""A published batch that was lost without a trace is found after this long at the latest."""
+
+log = structlog.get_logger()
+
+
+class Hub:
+    """Batches arrive on one connection and wait, encoded, for all readers of their stream.
+
+    A stream is subscribed to first and looked up afterwards, at its first reader and after each reconnect, so what was
+    published in between is known to exist; readers fetch it from Redis. `client` is the reader's too; the subscription
+    takes a connection of its own from it.
+    """
+
+    def __init__(self, reader: FrameReader, client: Redis) -> None:
+        self._reader = reader
+        self._subscription = Subscription(client, on_message=self._on_message, on_subscribed=self._look_up)
+        self._windows: dict[bytes, Window] = {}
+        self._unsure: set[bytes] = set()
+        self._look = asyncio.Event()
+        self._lookup_failed = False
+        self._draining = False
+
+    async def run(self) -> None:
+        """Until cancelled. Readers of a hub that does not run wait."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._subscription.run())
+            tasks.create_task(self._look_up_forever())
+            tasks.create_task(self._check_forever())
+
+    @contextlib.asynccontextmanager
+    async def watch(self, stream_id: str) -> AsyncIterator[Tail]:
+        """A reader's tail, for as long as the block runs. The last one's end ends the subscription.
+
+        Who may read was decided before. A stream that Redis does not have is an empty live one.
+        """
+        channel = self._channel(stream_id)
+        window = self._windows.get(channel)
+        if window is None:
+            window = self._windows[channel] = Window(stream_id, time.monotonic())
+            self._subscription.add(channel)
+        tail = Tail(window, self._reader, lambda: self._draining)
+        window.watchers.add(tail)
+        try:
+            yield tail
+        finally:  # without an await: whatever ends the reader, nothing is left behind
+            tail.close()
+            window.watchers.discard(tail)
+            if not window.watchers:
+                self._drop(channel, window)
+
+    @property
+    def redis_away(self) -> bool:
+        return self._lookup_failed or not self._subscription.connected
+
+    def silent(self, for_s: float) -> list[str]:
+        """The watched streams of which no frame was heard for so long."""
+        return [window.stream_id for _, window in self._silent(for_s)]
+
+    def nudge(self, stream_id: str) -> None:
+        """There may be more in Redis than was heard of: look."""
+        self._look_up(self._channel(stream_id))
+
+    def finish(self, stream_id: str, frames: Sequence[Frame]) -> None:
+        """Give all present readers these frames, whatever their cursors, and end their answers.
+
+        For a settled stream whose own frames are gone. The frames are made from its rows; a number of 0 leaves a
+        reader's cursor where it is.
+        """
+        channel = self._channel(stream_id)
+        window = self._windows.get(channel)
+        if window is not None:
+            window.end_with(b"".join(map(encode, frames)))
+            self._drop(channel, window)
+
+    def drain(self) -> None:
+        """The process stops: all answers end without a terminal frame, and clients resume elsewhere."""
+        self._draining = True
+        for window in self._windows.values():
+            window.wake()
+
+    def _channel(self, stream_id: str) -> bytes:
+        return self._reader.keys.channel(stream_id).encode()
+
+    def _drop(self, channel: bytes, window: Window) -> None:
+        if self._windows.get(channel) is window:
+            del self._windows[channel]
+            self._subscription.remove(channel)
+
+    def _on_message(self, channel: bytes, message: bytes) -> None:
+        window = self._windows.get(channel)
+        if window is None:
+            return
+        try:
+            window.absorb(decode_batch(message), time.monotonic())
+        except ValueError as error:
+            log.warning("hub.batch_unreadable", stream_id=window.stream_id, error=str(error))
+            self._look_up(channel)
+
+    def _look_up(self, channel: bytes) -> None:
+        self._unsure.add(channel)
+        self._look.set()
+
+    async def _look_up_forever(self) -> None:
+        backoff = Backoff()
+        while True:
+            await self._look.wait()
+            self._look.clear()
+            channels, self._unsure = self._unsure, set()
+            try:
+                await self._learn(channels)
+            except StoreUnavailable as error:
+                log.warning("hub.lookup_failed", streams=len(channels), error=str(error))
+                self._lookup_failed = True
+                self._unsure |= channels
+                self._look.set()
+                await asyncio.sleep(backoff.next_s())
+            else:
+                self._lookup_failed = False
+                backoff.reset()
+
+    async def _learn(self, channels: Iterable[bytes]) -> None:
+        windows = {window.stream_id: window for channel in channels if (window := self._windows.get(channel))}
+        for stream_id, info in (await self._reader.infos(windows.keys())).items():
+            windows[stream_id].learn(info)
+
+    async def _check_forever(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_S)
+            for channel, _ in self._silent(CHECK_S):
+                self._look_up(channel)
+            for window in self._windows.values():
+                window.forget()
+
+    def _silent(self, for_s: float) -> list[tuple[bytes, Window]]:
+        since_s = time.monotonic() - for_s
+        return [(channel, window) for channel, window in self._windows.items() if window.heard_at_s <= since_s]

@@ -1,0 +1,169 @@
+"""What a request may say: bodies, queries, headers, checked before anything is stored."""
+
+import re
+from typing import Annotated, Any, Literal, TypeVar
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic.alias_generators import to_camel
+from starlette.requests import Request
+
+from runyard.errors import InputRequired, InvalidArgs, PayloadTooLarge
+from runyard.text import clean_json
+
+INPUT_BLOCKS = frozenset({"text", "image", "document"})
+METADATA_MAX_BYTES = 16_384
+TITLE_MAX = 512
+NAME_MAX = 256
+WAIT_MAX_S = 60
+
+_WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?:$|[,;])", re.IGNORECASE)
+
+Model = TypeVar("Model", bound=BaseModel)
+Name = Annotated[str, StringConstraints(min_length=1, max_length=NAME_MAX)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True, alias_generator=to_camel)
+
+
+class StartRun(_Body):
+    """`POST /v1/agents/{agent}/runs`."""
+
+    input: str | list[dict[str, Any]] | None = None
+    run_id: Name | None = None
+    session_id: Name | None = None
+    title: Annotated[str, StringConstraints(max_length=TITLE_MAX)] | None = None
+    metadata: dict[str, Any] | None = None
+    model: Name | None = None
+    max_steps: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
+
+    @field_validator("metadata")
+    @classmethod
+    def _small(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        if value is not None and len(orjson.dumps(value)) > METADATA_MAX_BYTES:
+            raise ValueError(f"metadata is larger than {METADATA_MAX_BYTES} bytes")
+        return value
+
+    def options(self) -> dict[str, Any]:
+        """The options of the invocation: those that were given."""
+        given = {"model": self.model, "maxSteps": self.max_steps, "maxTokens": self.max_tokens}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def content(self) -> str | list[dict[str, Any]]:
+        """The input as the transcript will hold it.
+
+        Raises:
+            InputRequired: there is none, or nothing but white space.
+            InvalidArgs: a block that a user may not send.
+        """
+        if isinstance(self.input, str):
+            if not self.input.strip():
+                raise InputRequired("input is required")
+            return self.input
+        if not self.input:
+            raise InputRequired("input is required")
+        for index, block in enumerate(self.input):
+            _check_block(index, block)
+        return self.input
+
+
+def _check_block(index: int, block: dict[str, Any]) -> None:
+    kind = block.get("type")
+    if kind not in INPUT_BLOCKS:
+        raise InvalidArgs(
+            f"input[{index}]: a block's type must be text, image or document", field=f"input[{index}].type"
+        )
+    if kind == "text":
+        text = block.get("text")
+        if not isinstance(text, str) or not text.strip():
+            raise InvalidArgs(f"input[{index}]: a text block needs text", field=f"input[{index}].text")
+    elif not isinstance(block.get("source"), dict):
+        raise InvalidArgs(f"input[{index}]: {kind} blocks need a source", field=f"input[{index}].source")
+
+
+async def read_body(request: Request, model: type[Model], *, limit_bytes: int) -> Model:
+    """The JSON body, cleaned and checked; an empty body is `{}`.
+
+    Raises:
+        PayloadTooLarge: it has more bytes than allowed; what is over is not read.
+        InvalidArgs: it is no JSON object, has an unknown field, or a field of the wrong type. `fields` names them.
+    """
+    raw = bytearray()
+    async for chunk in request.stream():
+        raw += chunk
+        if len(raw) > limit_bytes:
+            raise PayloadTooLarge(f"the body is larger than {limit_bytes} bytes", limitBytes=limit_bytes)
+    try:
+        body = clean_json(orjson.loads(raw or b"{}"))
+    except (orjson.JSONDecodeError, RecursionError) as error:
+        raise InvalidArgs("the body is not valid JSON") from error
+    if not isinstance(body, dict):
+        raise InvalidArgs("the body must be a JSON object")
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        problems = [_explain(item["loc"], item["type"], item["msg"]) for item in error.errors()]
+        fields = sorted({str(item["loc"][0]) for item in error.errors() if item["loc"]})
+        raise InvalidArgs("; ".join(dict.fromkeys(problems)), fields=fields) from None
+
+
+def _explain(location: tuple[int | str, ...], kind: str, message: str) -> str:
+    name = str(location[0]) if location else "body"
+    if kind == "extra_forbidden":
+        return f'unknown field "{name}"'
+    return f"{name}: {message.removeprefix('Value error, ')}"
+
+
+def query_int(request: Request, name: str, *, default: int, low: int, high: int) -> int:
+    """Raises `InvalidArgs` naming the parameter when it is no whole number within the bounds."""
+    given = request.query_params.get(name)
+    if given is None:
+        return default
+    if not given.isascii() or not given.isdigit() or not low <= int(given[:10]) <= high:
+        raise InvalidArgs(f"{name} must be a whole number from {low} to {high}", fields=[name])
+    return int(given)
+
+
+def query_choice(request: Request, name: str, *, default: str | None, choices: tuple[str, ...]) -> str | None:
+    given = request.query_params.get(name, default)
+    if given is not None and given not in choices:
+        raise InvalidArgs(f"{name} must be one of {', '.join(choices)}", fields=[name])
+    return given
+
+
+def known_query(request: Request, *names: str) -> None:
+    """Raises `InvalidArgs` for a query parameter that the call does not have."""
+    unknown = sorted(set(request.query_params) - set(names))
+    if unknown:
+        raise InvalidArgs(f'unknown parameter "{unknown[0]}"', fields=unknown)
+
+
+def wait_s(request: Request) -> int | None:
+    """`Prefer: wait=N` (RFC 7240, section 4.3): seconds, at most 60; None without it."""
+    for header in request.headers.getlist("prefer"):
+        if found := _WAIT.search(header):
+            return min(int(found[1]), WAIT_MAX_S)
+    return None
+
+
+def wants(request: Request) -> Literal["stream", "json"]:
+    """`Accept: text/event-stream` asks for the stream; anything else for JSON."""
+    for header in request.headers.getlist("accept"):
+        for item in header.split(","):
+            media, *parameters = (part.strip().lower() for part in item.split(";"))
+            if media == "text/event-stream" and "q=0" not in parameters:
+                return "stream"
+    return "json"
+
+
+def cursor_of(request: Request) -> int | None:
+    """The last frame that the reader has: `Last-Event-ID`, else `since`; None: from the beginning.
+
+    What is no whole number from 0 on counts as not given, in both: client libraries send made-up values.
+    """
+    for given in (request.headers.get("last-event-id"), request.query_params.get("since")):
+        if given is not None and (text := given.strip()).isascii() and text.isdigit() and len(text) <= len(str(2**63)):
+            return int(text)
+    return None

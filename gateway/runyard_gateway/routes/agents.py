@@ -1,0 +1,67 @@
+"""Agents that the caller may call: `GET /v1/agents`, `GET /v1/agents/{name}`."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from runyard.clock import to_iso
+from runyard.errors import AgentNotFound
+from runyard_gateway.answers import json_answer
+from runyard_gateway.directory import KnownAgent
+from runyard_gateway.gateway import Gateway, Operation
+from runyard_gateway.principal import Principal
+from runyard_gateway.requests import known_query
+
+
+async def list_agents(gateway: Gateway, request: Request, principal: Principal) -> Response:
+    known_query(request)
+    agents = await gateway.directory.all()
+    items = [_view(name, agent) for name, agent in sorted(agents.items()) if may_call(agent, principal)]
+    return json_answer({"items": items, "nextCursor": None})
+
+
+async def get_agent(gateway: Gateway, request: Request, principal: Principal) -> Response:
+    known_query(request)
+    name = request.path_params["name"]
+    return json_answer(_view(name, await callable_agent(gateway, name, principal)))
+
+
+async def callable_agent(gateway: Gateway, name: str, principal: Principal) -> KnownAgent:
+    """The agent, if the caller may call it.
+
+    Raises:
+        AgentNotFound: unknown, or not for this caller: the same answer.
+    """
+    agent = await gateway.directory.get(name)
+    if agent is None or not may_call(agent, principal):
+        raise AgentNotFound(f"no agent is named {name!r}", agent=name)
+    return agent
+
+
+def may_call(agent: KnownAgent, principal: Principal) -> bool:
+    return agent.spec["auth"] == "user" or "admin" in principal.roles
+
+
+def _view(name: str, agent: KnownAgent) -> dict[str, Any]:
+    return {
+        **agent.spec,
+        "name": name,
+        "version": agent.current.version,
+        "liveWorkers": agent.live_workers.total(),
+        "versions": [
+            {
+                "version": manifest.version,
+                "firstSeen": to_iso(manifest.first_seen),
+                "lastSeen": to_iso(manifest.last_seen),
+                "liveWorkers": agent.live_workers[manifest.version],
+            }
+            for manifest in agent.versions
+        ],
+    }
+
+
+OPERATIONS = (
+    Operation(method="GET", path="/v1/agents", handler=list_agents),
+    Operation(method="GET", path="/v1/agents/{name}", handler=get_agent),
+)

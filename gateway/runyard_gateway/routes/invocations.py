@@ -1,0 +1,125 @@
+"""Calls on a run: `POST /v1/agents/{agent}/runs` starts one, the others tell what became of it."""
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from runyard.clock import now_ms
+from runyard.db import reads
+from runyard.db.accept import NewTurn
+from runyard.errors import InvalidArgs, ModelNotAllowed, RunNotFound
+from runyard.ids import new_input_id, new_invocation_id, new_run_id, new_stream_id
+from runyard.runs import RunStatus
+from runyard_gateway import paging, waiting
+from runyard_gateway.accepting import accept
+from runyard_gateway.answers import json_answer
+from runyard_gateway.directory import KnownAgent
+from runyard_gateway.failures import request_id_of
+from runyard_gateway.gateway import Gateway, Operation
+from runyard_gateway.principal import Principal
+from runyard_gateway.requests import StartRun, known_query, query_int, read_body, wait_s, wants
+from runyard_gateway.routes.agents import callable_agent
+from runyard_gateway.routes.runs import RUNS_DEFAULT, RUNS_MAX, run_not_found, time_position
+from runyard_gateway.streaming import NewStream
+from runyard_gateway.views import accepted_view, invocation_view, step_records
+
+UNKNOWN_INVOCATION = "Invocation not found"
+
+
+async def start_run(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
+    """Start or continue a run: the stream, the result (`Prefer: wait=N`), or 202 with `Location`."""
+    known_query(request)
+    agent = await callable_agent(gateway, request.path_params["agent"], principal)
+    body = await read_body(request, StartRun, limit_bytes=gateway.settings.body_max_bytes)
+    seconds = wait_s(request)
+    turn = _turn(gateway, request, principal, agent, body)
+    run_id = await accept(gateway, turn)
+    if wants(request) == "stream":
+        return NewStream(
+            gateway=gateway,
+            stream_id=turn.stream_id,
+            request_id=turn.request_id,
+            headers={"X-Run-Id": run_id, "Location": f"/v1/invocations/{turn.invocation_id}"},
+        )
+    location = {"Location": f"/v1/invocations/{turn.invocation_id}", "X-Stream-Id": turn.stream_id}
+    if seconds is not None:
+        found = await waiting.settled(gateway, turn.invocation_id, principal.owner, seconds)
+        if found is not None:
+            return json_answer(invocation_view(*found), headers=location)
+    accepted = accepted_view(
+        run_id=run_id,
+        session_id=turn.session_id,
+        invocation_id=turn.invocation_id,
+        stream_id=turn.stream_id,
+        status=RunStatus.QUEUED,
+    )
+    return json_answer(accepted, status=202, headers=location)
+
+
+def _turn(gateway: Gateway, request: Request, principal: Principal, agent: KnownAgent, body: StartRun) -> NewTurn:
+    if body.run_id is not None and body.session_id is not None:
+        raise InvalidArgs("runId and sessionId both name a run: give one", fields=["runId", "sessionId"])
+    allowed = {agent.spec["model"], *gateway.settings.models_allowed}
+    if body.model is not None and body.model not in allowed:
+        raise ModelNotAllowed(f"the model {body.model!r} is not allowed here", model=body.model)
+    return NewTurn(
+        tenant_id=principal.tenant_id,
+        user_id=principal.user_id,
+        agent=agent.current.agent,
+        queue=agent.spec["queue"],
+        content=body.content(),
+        roles=tuple(sorted(principal.roles)),
+        options=body.options(),
+        run_id=new_run_id(),
+        invocation_id=new_invocation_id(),
+        input_id=new_input_id(),
+        stream_id=new_stream_id(),
+        request_id=request_id_of(request),
+        at=now_ms(),
+        continues=body.run_id,
+        session_id=body.session_id,
+        title=body.title,
+        metadata=body.metadata,
+    )
+
+
+async def get_invocation(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
+    """The result with its steps; with `Prefer: wait=N` once it is settled, else 202 with what is known."""
+    known_query(request)
+    invocation_id = request.path_params["id"]
+    seconds = wait_s(request)
+    status = 200
+    found = await gateway.database.read(reads.invocation_of, invocation_id, principal.owner)
+    if found is not None and seconds is not None and found[0].settled_at is None:
+        settled = await waiting.settled(gateway, invocation_id, principal.owner, seconds)
+        found, status = (settled, 200) if settled else (found, 202)
+    if found is None:
+        raise RunNotFound(UNKNOWN_INVOCATION, invocationId=invocation_id)
+    steps = await gateway.database.read(reads.steps_of, found[0])
+    return json_answer({**invocation_view(*found), "stepRecords": step_records(steps)}, status=status)
+
+
+async def list_invocations(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
+    """Newest first."""
+    known_query(request, "limit", "cursor")
+    limit = query_int(request, "limit", default=RUNS_DEFAULT, low=1, high=RUNS_MAX)
+    kind = f"invocations:{request.path_params['id']}"
+    found = await gateway.database.read(
+        reads.invocations_of,
+        request.path_params["id"],
+        principal.owner,
+        before=time_position(kind, request),
+        limit=limit + 1,
+    )
+    if found is None:
+        raise run_not_found(request)
+    run, invocations = found
+    page = invocations[:limit]
+    cursor = paging.seal(kind, page[-1].created_at, page[-1].id) if len(invocations) > limit else None
+    return json_answer({"items": [invocation_view(item, run) for item in page], "nextCursor": cursor})
+
+
+OPERATIONS = (
+    Operation(method="POST", path="/v1/agents/{agent}/runs", handler=start_run),
+    Operation(method="GET", path="/v1/invocations/{id}", handler=get_invocation),
+    Operation(method="GET", path="/v1/runs/{id}/invocations", handler=list_invocations),
+)

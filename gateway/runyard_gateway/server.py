@@ -1,0 +1,73 @@
+"""The HTTP server: uvicorn, told to drain at the first signal and to break off at the second."""
+
+import asyncio
+import contextlib
+import errno
+import signal
+import socket
+from collections.abc import Callable, Iterator
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from runyard.errors import StartError
+
+GRACE_S = 5
+"""How long answers may go on after a signal. Open streams end at once: their readers come back by cursor."""
+
+BACKLOG = 2048
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class DrainingServer(uvicorn.Server):
+    def __init__(self, app: ASGIApp, *, on_leave: Callable[[], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="off",  # the app's parts are opened and closed around the server
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                ws="none",
+                timeout_graceful_shutdown=GRACE_S,
+            )
+        )
+        self._on_leave = on_leave
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # uvicorn's own version raises the signal again when it is done: the process would not exit with 0.
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._leave)
+        try:
+            yield
+        finally:
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def _leave(self) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self._on_leave()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """The listening socket.
+
+    Raises:
+        StartError: the port is taken, or the address is not this machine's.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise StartError(f"port {port} on {host} is in use: stop what listens there, or set RUNYARD_PORT") from None
+        raise StartError(f"cannot listen on {host}:{port}: {error.strerror} (RUNYARD_HOST, RUNYARD_PORT)") from None
+    listener.setblocking(False)  # noqa: FBT003 - the name says which
+    return listener

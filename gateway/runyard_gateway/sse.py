@@ -1,0 +1,118 @@
+"""Server-sent events: the one encoder, and the response that writes what a tail gives.
+
+https://html.spec.whatwg.org/multipage/server-sent-events.html
+"""
+
+import asyncio
+import random
+import re
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from runyard.errors import RunyardError
+from runyard.frames import Frame, FrameEvent
+
+HEARTBEAT = b": hb\n\n"
+HEARTBEAT_S = 15.0
+"""Proxies cut a silent answer after 60 s or less; a reader that hears nothing for some heartbeats reconnects."""
+
+RETRY_MS = (1000, 3000)
+"""When a gateway goes, its readers come back spread over this long."""
+
+SSE_HEADERS: tuple[tuple[bytes, bytes], ...] = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # nginx passes each write on at once
+)
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+class Chunk(NamedTuple):
+    body: bytes
+    """Encoded frames; empty when nothing came in time."""
+    cursor: int
+    """The number of the last frame that the reader has with it."""
+    ended: bool
+    """Nothing follows on this response: the terminal frame is in `body` or was there before, or the process stops."""
+
+
+class Pulled(Protocol):
+    """`runyard_gateway.hub.Tail`, as far as a response needs it."""
+
+    async def pull(self, cursor: int, timeout_s: float) -> Chunk: ...
+
+    def interrupt(self) -> None: ...
+
+
+def encode(frame: Frame) -> bytes:
+    """One event. A frame with the number 0 gets no `id:` line, so that the reader's cursor stays where it is.
+
+    The data comes back byte for byte, unless it holds a CR: no payload does (`runyard.frames`), and if one did, it
+    could still not inject a field.
+    """
+    seq, event, data = frame
+    if b"\n" in data or b"\r" in data:
+        data = b"\ndata: ".join(_LINE_END.split(data))
+    number = b"id: %d\n" % seq if seq else b""
+    if event is None:
+        return b"%bdata: %b\n\n" % (number, data)
+    return b"%bevent: %b\ndata: %b\n\n" % (number, event.encode(), data)
+
+
+def encode_error(error: RunyardError, request_id: str | None = None) -> bytes:
+    """The error's body as an un-numbered `error` frame: what a response that has begun can still say."""
+    return encode(Frame(0, FrameEvent.ERROR, orjson.dumps(error.body(request_id))))
+
+
+def retry_line() -> bytes:
+    """How long a client waits before it reconnects, drawn anew for each response."""
+    return b"retry: %d\n\n" % random.randint(*RETRY_MS)  # noqa: S311 - spreads load, guards nothing
+
+
+async def stream_sse(
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    tail: Pulled,
+    cursor: int,
+    *,
+    headers: Iterable[tuple[bytes, bytes]],
+    heartbeat_s: float = HEARTBEAT_S,
+    first: bytes = b"",
+    request_id: str | None = None,
+) -> None:
+    """Answer with the stream after `cursor`, to its end.
+
+    `headers` come after `SSE_HEADERS`; `first` is what precedes the frames, encoded. Headers, retry line, a heartbeat
+    and `first` leave at once. Then each send carries all that is pending, a heartbeat follows `heartbeat_s` without a
+    send, and the response ends right after the terminal frame, with the client's disconnect, or with the process.
+    The caller holds the tail, and nothing else, for so long.
+    """
+    await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
+    if scope["method"] == "HEAD":
+        await send({"type": "http.response.body", "body": b""})
+        return
+    gone = asyncio.create_task(_disconnected(receive))
+    gone.add_done_callback(lambda _: tail.interrupt())
+    try:
+        await send({"type": "http.response.body", "body": retry_line() + HEARTBEAT + first, "more_body": True})
+        ended = False
+        while not ended:
+            try:
+                body, cursor, ended = await tail.pull(cursor, heartbeat_s)
+            except RunyardError as error:
+                body, ended = encode_error(error, request_id), True
+            await send(
+                {"type": "http.response.body", "body": body if body or ended else HEARTBEAT, "more_body": not ended}
+            )
+    finally:
+        gone.cancel()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

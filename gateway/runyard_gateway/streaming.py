@@ -1,0 +1,96 @@
+"""The answer that streams: replay from a cursor, then the tail, to the terminal frame."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starlette.types import Receive, Scope, Send
+
+from runyard.db.reads import last_committed_frame
+from runyard.db.records import Invocation
+from runyard.errors import StreamGone
+from runyard.frames import Frame
+from runyard.ids import StreamId
+from runyard_gateway.from_rows import committed_frames, settled_frames, terminal_seq
+from runyard_gateway.gateway import Gateway
+from runyard_gateway.sse import SSE_HEADERS, encode, stream_sse
+from runyard_gateway.tail import Position, Tail
+
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewStream:
+    """The stream of a call that was just accepted: everything of it is still to come."""
+
+    gateway: Gateway
+    stream_id: StreamId
+    request_id: str
+    headers: Mapping[str, str]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = _headers(self.stream_id, self.headers)
+        async with self.gateway.hub.watch(self.stream_id) as tail:
+            await stream_sse(scope, receive, send, tail, 0, headers=headers, request_id=self.request_id)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResumedStream:
+    """A stream from the reader's cursor on; None: the reader has nothing. Who may read was decided before."""
+
+    gateway: Gateway
+    invocation: Invocation
+    cursor: int | None
+    request_id: str
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers 204 at the tip of a stream that has ended, so that an EventSource stops.
+
+        Raises:
+            StreamGone: before the answer begins: frames after the cursor were dropped.
+        """
+        headers = _headers(self.invocation.stream_id, {})
+        async with self.gateway.hub.watch(self.invocation.stream_id) as tail:
+            position, cursor, frames = await self._seek(tail)
+            if position is Position.ENDED:
+                await send({"type": "http.response.start", "status": 204, "headers": headers})
+                await send({"type": "http.response.body", "body": b""})
+                return
+            first = b"".join(map(encode, frames))
+            if position is Position.ABSENT and frames:
+                await _send_whole(send, headers, first)
+                return
+            await stream_sse(
+                scope, receive, send, tail, cursor, headers=headers, first=first, request_id=self.request_id
+            )
+
+    async def _seek(self, tail: Tail) -> tuple[Position, int, list[Frame]]:
+        """Where to read on, and what precedes it."""
+        database = self.gateway.database
+        cursor = self.cursor or 0
+        frames: list[Frame] = []
+        try:
+            position = await tail.seek(cursor)
+        except StreamGone:
+            if self.cursor is not None:
+                raise
+            # A newcomer to a trimmed stream: the committed text stands for the frames that are gone.
+            cursor = await database.read(last_committed_frame, self.invocation.run_id, self.invocation.id)
+            frames = await committed_frames(database, self.invocation, cursor)
+            position = await tail.seek(cursor)
+        if position is Position.ABSENT and self.invocation.settled_at is not None:
+            if cursor >= terminal_seq(self.invocation):
+                return Position.ENDED, cursor, []
+            return position, cursor, await settled_frames(database, self.invocation)
+        return position, cursor, frames
+
+
+async def _send_whole(send: Send, headers: Headers, body: bytes) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _headers(stream_id: StreamId, more: Mapping[str, str]) -> Headers:
+    return [
+        (b"x-stream-id", stream_id.encode()),
+        *((name.lower().encode(), value.encode()) for name, value in more.items()),
+    ]

@@ -1,0 +1,148 @@
+"""One reader's place in one stream: pulls what is pending after its cursor, and holds nothing but the cursor."""
+
+import asyncio
+from collections.abc import Callable
+from enum import StrEnum
+
+from runyard.errors import StoreUnavailable, StreamGone
+from runyard.frames import Frame
+from runyard.streams.reader import FrameReader, StreamState
+from runyard_gateway.sse import Chunk, encode
+from runyard_gateway.window import Window
+
+RETRY_S = 0.5
+"""Between two reads of frames that ought to be there and are not, or could not be read."""
+
+
+class Position(StrEnum):
+    READABLE = "readable"  # frames follow, or may follow
+    ENDED = "ended"  # the stream is closed and the cursor at its tip or beyond: nothing will ever follow
+    ABSENT = "absent"  # Redis does not have the stream, or does not answer
+
+
+class Tail:
+    """Made by `Hub.watch`. One task pulls at a time; `wake` and `interrupt` may be called by any task of the loop."""
+
+    def __init__(self, window: Window, reader: FrameReader, draining: Callable[[], bool]) -> None:
+        self.cursor = 0
+        self._window = window
+        self._reader = reader
+        self._draining = draining
+        self._interrupted = False
+        self._waiting: asyncio.Future[None] | None = None
+        self._deadline_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def seek(self, cursor: int) -> Position:
+        """What to expect after `cursor`, before an answer begins.
+
+        Raises:
+            StreamGone: frames after it were dropped. `oldestSeq` is the oldest one kept.
+        """
+        try:
+            info = await self._reader.info(self._window.stream_id)
+        except StoreUnavailable:
+            return Position.ABSENT
+        if info is None:
+            return Position.ABSENT
+        if info.has_lost(cursor):
+            raise _gone(info.first)
+        if info.state is StreamState.CLOSED and cursor >= info.last:
+            return Position.ENDED
+        return Position.READABLE
+
+    async def pull(self, cursor: int, timeout_s: float) -> Chunk:
+        """All that is pending after `cursor`, at most one page of what is older than the window; waits for the first.
+
+        An empty chunk that is not `ended`: nothing came for `timeout_s`. A cursor beyond the tip waits until the
+        stream gets there, or closes. While Redis is away, or has lost the stream, nothing comes.
+
+        Raises:
+            StreamGone: this reader fell behind what is kept.
+        """
+        loop = asyncio.get_running_loop()
+        self.cursor = cursor
+        self._deadline_s = loop.time() + timeout_s
+        while True:
+            if self._interrupted or self._draining():
+                return Chunk(b"", cursor, ended=True)
+            behind = cursor < self._window.start and self._window.farewell is None
+            chunk = await self._read_back(cursor) if behind else self._pending(cursor)
+            if chunk is not None:
+                return chunk
+            if loop.time() >= self._deadline_s:
+                return Chunk(b"", cursor, ended=False)
+            await self._wait(RETRY_S if behind else None)
+
+    def interrupt(self) -> None:
+        """The reader has left: every pull ends at once from now on."""
+        self._interrupted = True
+        self.wake()
+
+    def wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def close(self) -> None:
+        self.interrupt()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _pending(self, cursor: int) -> Chunk | None:
+        window = self._window
+        if window.farewell is not None:
+            return Chunk(window.farewell, cursor, ended=True)
+        if cursor < window.last:
+            return Chunk(window.after(cursor), window.last, ended=window.closed)
+        if window.closed:
+            return Chunk(b"", cursor, ended=True)
+        return None
+
+    async def _read_back(self, cursor: int) -> Chunk | None:
+        try:
+            frames = await self._reader.read(self._window.stream_id, cursor)
+            if not frames or frames[0].seq != cursor + 1:
+                await self._check_hole(cursor)
+        except StoreUnavailable:
+            return None
+        return _chunk(frames) if frames else None
+
+    async def _check_hole(self, cursor: int) -> None:
+        info = await self._reader.info(self._window.stream_id)
+        if info is not None and info.has_lost(cursor):
+            raise _gone(info.first)
+
+    async def _wait(self, at_most_s: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        self._waiting = loop.create_future()
+        if self._timer is None or self._timer.when() > self._deadline_s:
+            self._start_timer()
+        try:
+            if at_most_s is None:
+                await self._waiting
+            else:
+                await asyncio.wait([self._waiting], timeout=at_most_s)
+        finally:
+            self._waiting = None
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if asyncio.get_running_loop().time() < self._deadline_s:
+            self._start_timer()
+        else:
+            self.wake()
+
+    def _start_timer(self) -> None:
+        # One timer for many pulls: it moves on when it fires and finds that the deadline has.
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(self._deadline_s, self._on_timer)
+
+
+def _chunk(frames: list[Frame]) -> Chunk:
+    last = frames[-1]
+    return Chunk(b"".join(map(encode, frames)), last.seq, ended=last.is_terminal)
+
+
+def _gone(oldest_seq: int) -> StreamGone:
+    return StreamGone("the cursor fell below the frames that are kept", oldestSeq=oldest_seq)

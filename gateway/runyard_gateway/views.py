@@ -1,0 +1,131 @@
+"""Rows as the API shows them: JSON in camelCase, times in UTC ISO 8601; content blocks verbatim."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from runyard.clock import to_iso
+from runyard.db.records import Call, Input, Invocation, Message, Run
+from runyard.runs import SETTLED
+
+USAGE_KEYS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+
+
+def run_view(run: Run, *, stream_id: str, waiting: Sequence[Input] = ()) -> dict[str, Any]:
+    """Run."""
+    return {
+        "id": run.id,
+        "agent": run.agent,
+        "agentVersion": run.agent_version,
+        "sessionId": run.session_id,
+        "title": run.title,
+        "metadata": run.metadata,
+        "status": run.status,
+        "error": run.error and {"code": run.error["code"], "message": run.error["message"]},
+        "streamId": stream_id,
+        "invocationId": run.invocation_id,
+        "pendingInput": [
+            {"id": item.id, "text": _text(item.content), "at": to_iso(item.created_at)} for item in waiting
+        ],
+        "steps": run.steps,
+        "messageCount": run.last_seq,
+        "usage": _usage(run.usage),
+        "cost": run.cost,
+        "createdAt": to_iso(run.created_at),
+        "lastActivityAt": to_iso(run.last_activity_at),
+    }
+
+
+def message_view(message: Message) -> dict[str, Any]:
+    """Message: `content` is a string for plain user text, else blocks."""
+    return {
+        "runId": message.run_id,
+        "seq": message.seq,
+        "role": message.role,
+        "content": message.content,
+        "createdAt": to_iso(message.created_at),
+        "invocationId": message.invocation_id,
+        "model": message.model,
+        "usage": message.usage,
+        "stopReason": message.stop_reason,
+    }
+
+
+def result_view(invocation: Invocation, run: Run) -> dict[str, Any]:
+    """Result: what the terminal frame says, with the error of a failed one; before it, what is known."""
+    if invocation.status not in SETTLED:
+        return {
+            **accepted_view(
+                run_id=run.id,
+                session_id=run.session_id,
+                invocation_id=invocation.id,
+                stream_id=invocation.stream_id,
+                status=invocation.status,
+            ),
+            "steps": invocation.steps,
+            "usage": _usage(invocation.usage),
+            "cost": invocation.cost,
+        }
+    assert invocation.result is not None, "a settled invocation has its result"
+    if invocation.error is None:
+        return invocation.result
+    return {**invocation.result, "error": invocation.error}
+
+
+def accepted_view(
+    *, run_id: str, session_id: str | None, invocation_id: str, stream_id: str, status: str
+) -> dict[str, Any]:
+    """The answer to an accepted call: where to look for what becomes of it."""
+    return {
+        "runId": run_id,
+        "sessionId": session_id,
+        "invocationId": invocation_id,
+        "streamId": stream_id,
+        "status": status,
+    }
+
+
+def invocation_view(invocation: Invocation, run: Run) -> dict[str, Any]:
+    return {
+        **result_view(invocation, run),
+        "createdAt": to_iso(invocation.created_at),
+        "startedAt": invocation.started_at and to_iso(invocation.started_at),
+        "settledAt": invocation.settled_at and to_iso(invocation.settled_at),
+    }
+
+
+def step_records(steps: Sequence[tuple[Message, Sequence[Call]]]) -> list[dict[str, Any]]:
+    """One record a model call: `{model, usage, calls, finishReason, durationMs}`."""
+    return [
+        {
+            "seq": turn.seq,
+            "model": turn.model,
+            "usage": turn.usage,
+            "calls": [_call_view(call) for call in calls],
+            "finishReason": turn.stop_reason,
+            "durationMs": turn.duration_ms,
+        }
+        for turn, calls in steps
+    ]
+
+
+def _call_view(call: Call) -> dict[str, Any]:
+    duration_ms = None
+    if call.started_at is not None and call.finished_at is not None:
+        duration_ms = call.finished_at - call.started_at
+    return {
+        "id": call.call_id,
+        "name": call.name,
+        "state": call.state,
+        "isError": call.is_error,
+        "durationMs": duration_ms,
+    }
+
+
+def _text(content: str | list[dict[str, Any]]) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n\n".join(block["text"] for block in content if block["type"] == "text")
+
+
+def _usage(usage: dict[str, int]) -> dict[str, int]:
+    return {key: usage.get(key, 0) for key in USAGE_KEYS}

@@ -1,0 +1,24 @@
+"""`Prefer: wait=N`: hold the answer until an invocation is settled. What is told is always read from its row."""
+
+import time
+
+from runyard.db import reads
+from runyard.db.reads import Owner
+from runyard.db.records import Invocation, Run
+from runyard_gateway.gateway import Gateway
+
+PAST_THE_TIP = 2**62
+"""A cursor that no frame reaches: the tail wakes only when the stream ends."""
+
+
+async def settled(gateway: Gateway, invocation_id: str, owner: Owner, seconds: int) -> tuple[Invocation, Run] | None:
+    """The invocation once it is settled; None when it is not after so many seconds, or is not the caller's."""
+    deadline = time.monotonic() + seconds
+    found = await gateway.database.read(reads.invocation_of, invocation_id, owner)
+    if found is None or found[0].settled_at is not None:
+        return found
+    async with gateway.hub.watch(found[0].stream_id) as tail:
+        while (left := deadline - time.monotonic()) > 0 and not (await tail.pull(PAST_THE_TIP, left)).ended:
+            pass
+    found = await gateway.database.read(reads.invocation_of, invocation_id, owner)
+    return found if found is not None and found[0].settled_at is not None else None

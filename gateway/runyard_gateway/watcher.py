@@ -1,0 +1,81 @@
+"""Watches the rows of silent streams, so that no reader waits for a frame that will never come.
+
+One statement for all of them every 5 s, every second while Redis is away. A stream that should have ended is given its
+end from the rows: when Redis no longer has it, or when nobody has closed it for a while.
+"""
+
+import asyncio
+import time
+
+import structlog
+
+from runyard.db.engine import Database
+from runyard.db.reads import invocations_by_stream
+from runyard.db.records import Invocation
+from runyard.errors import RunNotFound, StoreUnavailable
+from runyard.frames import Frame, FrameEvent, event_payload
+from runyard.streams.reader import FrameReader, StreamInfo
+from runyard_gateway.from_rows import settled_frames
+from runyard_gateway.hub import Hub
+
+CHECK_S = 5.0
+CHECK_REDIS_AWAY_S = 1.0
+LATE_CLOSE_S = 15.0
+"""A worker that settled closes the stream at once, another one in its place after 10 s."""
+
+log = structlog.get_logger()
+
+
+class Watcher:
+    def __init__(self, database: Database, reader: FrameReader, hub: Hub) -> None:
+        self._database = database
+        self._reader = reader
+        self._hub = hub
+        self._unclosed_since: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            interval_s = CHECK_REDIS_AWAY_S if self._hub.redis_away else CHECK_S
+            await asyncio.sleep(interval_s)
+            try:
+                await self._check(self._hub.silent(interval_s))
+            except StoreUnavailable as error:
+                log.warning("silent streams not checked", error=str(error))
+
+    async def _check(self, stream_ids: list[str]) -> None:
+        if not stream_ids:
+            self._unclosed_since.clear()
+            return
+        invocations = await self._database.read(invocations_by_stream, stream_ids)
+        for stream_id in set(stream_ids) - invocations.keys():
+            self._hub.finish(stream_id, [_gone(stream_id)])
+        settled = {key: invocation for key, invocation in invocations.items() if invocation.settled_at is not None}
+        kept = await self._kept(settled)
+        unclosed_since = self._unclosed_since
+        self._unclosed_since = {}
+        for stream_id, invocation in settled.items():
+            since = unclosed_since.get(stream_id, time.monotonic())
+            if stream_id in kept and time.monotonic() - since < LATE_CLOSE_S:
+                self._unclosed_since[stream_id] = since
+                self._hub.nudge(stream_id)
+            else:
+                await self._end(invocation)
+
+    async def _kept(self, settled: dict[str, Invocation]) -> dict[str, StreamInfo]:
+        """Those that Redis has; none while it is away."""
+        if not settled:
+            return {}
+        try:
+            return await self._reader.infos(settled.keys())
+        except StoreUnavailable:
+            return {}
+
+    async def _end(self, invocation: Invocation) -> None:
+        log.info("stream ended from its rows", stream_id=invocation.stream_id, invocation_id=invocation.id)
+        self._hub.finish(invocation.stream_id, await settled_frames(self._database, invocation))
+
+
+def _gone(stream_id: str) -> Frame:
+    error = RunNotFound("the run was deleted", streamId=stream_id)
+    return Frame(0, *event_payload(FrameEvent.ERROR, error.body()))

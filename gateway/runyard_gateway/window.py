@@ -1,0 +1,110 @@
+"""The newest frames of one watched stream, encoded once for all who watch it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from runyard.frames import Frame
+from runyard.streams.reader import StreamInfo, StreamState
+from runyard_gateway.sse import encode
+
+WINDOW_BYTES = 1_048_576
+"""Readers further behind than this read pages from Redis; most windows are near empty, see `forget`."""
+
+FRAME_OVERHEAD_BYTES = 64  # a bytes object and its place in a list
+
+
+class Watcher(Protocol):
+    cursor: int
+
+    def wake(self) -> None: ...
+
+
+class Window:
+    """Holds frames `start + 1` to `last` without a hole; what is older, readers fetch from Redis themselves.
+
+    Batches come in order, but one may be missing: then the window begins anew with the next. So a lost message costs
+    each reader one read and nobody a frame.
+    """
+
+    def __init__(self, stream_id: str, now_s: float) -> None:
+        self.stream_id = stream_id
+        self.watchers: set[Watcher] = set()
+        self.start = 0
+        self.last = 0
+        self.closed = False
+        self.farewell: bytes | None = None
+        """What every watcher gets, whatever its cursor, and then nothing more."""
+        self.heard_at_s = now_s
+        self._encoded: list[bytes] = []
+        self._size_bytes = 0
+        self._joined: tuple[int, int, bytes] = (0, 0, b"")
+
+    def absorb(self, frames: Sequence[Frame], now_s: float) -> None:
+        """A published batch: contiguous, not empty."""
+        self.heard_at_s = now_s
+        first, last = frames[0].seq, frames[-1].seq
+        if last <= self.last:
+            return
+        if first > self.last + 1:
+            self._begin_after(first - 1)
+        elif first <= self.last:
+            frames = frames[self.last + 1 - first :]
+        encoded = [encode(frame) for frame in frames]
+        self._encoded += encoded
+        self._size_bytes += _cost_bytes(encoded)
+        self.last = last
+        self.closed = frames[-1].is_terminal
+        if self._size_bytes > WINDOW_BYTES:
+            self._shrink()
+        self.wake()
+
+    def learn(self, info: StreamInfo) -> None:
+        """What Redis holds: batches that were not heard of are found by their readers."""
+        if info.last > self.last:
+            self._begin_after(info.last)
+        self.closed = self.closed or info.state is StreamState.CLOSED
+        self.wake()
+
+    def after(self, cursor: int) -> bytes:
+        """All from `cursor + 1` on; `start <= cursor < last`. Joined once for all readers at the same place."""
+        if self._joined[:2] != (cursor, self.last):
+            self._joined = (cursor, self.last, b"".join(self._encoded[cursor - self.start :]))
+        return self._joined[2]
+
+    def forget(self) -> None:
+        """Drop what all watchers have."""
+        cursor = min((watcher.cursor for watcher in self.watchers), default=self.last)
+        self._joined = (0, 0, b"")
+        if cursor > self.start:
+            self._drop(min(cursor, self.last) - self.start)
+
+    def end_with(self, farewell: bytes) -> None:
+        self.farewell = farewell
+        self.wake()
+
+    def _begin_after(self, seq: int) -> None:
+        self._encoded.clear()
+        self._size_bytes = 0
+        self.start = self.last = seq
+
+    def _shrink(self) -> None:
+        """To half the limit, so that it is not done for every frame; the newest frame stays."""
+        excess_bytes = self._size_bytes - WINDOW_BYTES // 2
+        count = 0
+        while excess_bytes > 0 and count < len(self._encoded) - 1:
+            excess_bytes -= len(self._encoded[count]) + FRAME_OVERHEAD_BYTES
+            count += 1
+        self._drop(count)
+
+    def _drop(self, count: int) -> None:
+        self._size_bytes -= _cost_bytes(self._encoded[:count])
+        del self._encoded[:count]
+        self.start += count
+
+    def wake(self) -> None:
+        for watcher in self.watchers:
+            watcher.wake()
+
+
+def _cost_bytes(encoded: Sequence[bytes]) -> int:
+    return sum(map(len, encoded)) + FRAME_OVERHEAD_BYTES * len(encoded)
