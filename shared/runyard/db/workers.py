@@ -61,9 +61,7 @@ def see_manifests(connection: sa.Connection, registration: Registration) -> None
         statement = insert(agent_manifests).values(
             agent=name, version=version, manifest=manifest, first_seen=at, last_seen=at
         )
-        connection.execute(
-            statement.on_conflict_do_update(index_elements=["agent", "version"], set_={"last_seen": at})
-        )
+        connection.execute(statement.on_conflict_do_update(index_elements=["agent", "version"], set_={"last_seen": at}))
 
 
 def beat(connection: sa.Connection, worker_id: WorkerId) -> dict[RunId, int]:
