@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Self
 
-from runyard_workers.providers.model import Usage
+from runyard_workers.providers.model import DEMO_MODEL, Usage
 
 _NANO = Decimal("1e-9")
 
@@ -32,12 +32,14 @@ class Cost:
 
 
 def load() -> None:
-    """Read the price list: 0.2 s, once. Without it the first `cost` does."""
-    cost("", Usage())
+    """Read the price list: it takes a moment, once. Without this the first `cost` does it."""
+    import genai_prices.data  # noqa: F401 imported for its cost
 
 
 def cost(model: str, usage: Usage) -> Cost:
     """The price of one call of an Anthropic model, by the name that answered. An unknown model is unpriced."""
+    if model == DEMO_MODEL:
+        return Cost(unpriced=True)
     import genai_prices
 
     # In genai-prices `input_tokens` is all input, in the Messages API what no cache wrote or gave.

@@ -9,6 +9,9 @@ from runyard.errors import ModelNotConfigured
 LOOP_KEYS = frozenset({"model", "messages", "system", "tools", "max_tokens", "stream"})
 """Keys of a request that the loop decides; an agent's `provider_options` may not hold them."""
 
+DEMO_MODEL = "demo"
+"""The model's name in the demo model's turns; it has no price."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRequest:

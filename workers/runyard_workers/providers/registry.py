@@ -11,7 +11,7 @@ from runyard.errors import ModelNotConfigured
 from runyard_workers import prices
 from runyard_workers.providers.anthropic import AnthropicProvider
 from runyard_workers.providers.demo import DemoProvider
-from runyard_workers.providers.model import Provider
+from runyard_workers.providers.model import DEMO_MODEL, Provider
 
 _PREFIXES = ("anthropic:", "demo:")
 
@@ -57,13 +57,13 @@ class Providers:
             ModelNotConfigured: the message names the setting that is missing or unusable, never its value.
         """
         if self.demo_stands_in:
-            return self._demo, model or "demo"
+            return self._demo, model or DEMO_MODEL
         if not model:
             raise ModelNotConfigured("no model is set: give the agent a model, or set RUNYARD_MODEL")
         prefix, name = _split(model)
         match prefix:
             case "demo:":
-                return self._demo, name or "demo"
+                return self._demo, name or DEMO_MODEL
             case "anthropic:" if self._anthropic is not None and name:
                 return self._anthropic, name
             case "anthropic:":

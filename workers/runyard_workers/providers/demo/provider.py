@@ -10,10 +10,16 @@ import orjson
 
 from runyard_workers.providers.demo.composing import compose
 from runyard_workers.providers.demo.thinking import check_thinking
-from runyard_workers.providers.model import Activity, ModelEvent, ModelRequest, TextDelta, ThinkingDelta, Turn, Usage
-
-MODEL = "demo"
-"""The model's name in turns; it has no price."""
+from runyard_workers.providers.model import (
+    DEMO_MODEL,
+    Activity,
+    ModelEvent,
+    ModelRequest,
+    TextDelta,
+    ThinkingDelta,
+    Turn,
+    Usage,
+)
 
 _CHARACTERS_PER_TOKEN = 4
 _WORDS_PER_CHUNK = (1, 2, 1, 3, 2)
@@ -43,7 +49,7 @@ class DemoProvider:
             content=content,
             stop_reason="tool_use" if content[-1]["type"] == "tool_use" else "end_turn",
             usage=Usage(input_tokens=_tokens(sent), output_tokens=_tokens(content)),
-            model=MODEL,
+            model=DEMO_MODEL,
             broken_inputs={},
         )
 
