@@ -25,7 +25,10 @@ def install(packages: list[str]) -> None:
     """
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     with _nothing_starts():
-        for arguments in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *packages]):
+        for arguments in (
+            ["update", "-qq"],
+            ["install", "-y", "-qq", "-o=Dpkg::Use-Pty=0", "--no-install-recommends", *packages],
+        ):
             if subprocess.run(["apt-get", *arguments], check=False, env=environment).returncode != 0:
                 raise Unusable(f"apt-get could not install {' '.join(packages)}: its lines above say why")
 
