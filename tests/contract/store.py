@@ -12,7 +12,7 @@ from runyard.db.claims import Claim, claim_best
 from runyard.db.engine import Database, sync_engine
 from runyard.db.records import Run
 from runyard.db.tables import agent_runs, metadata
-from runyard.db.turns import AssistantTurn, FinishedCall, Held, PlannedCall, Settlement, Totals
+from runyard.db.turns import AssistantTurn, FinishedCall, Held, PlannedCall, Settlement, Totals, settle
 from runyard.db.workers import Registration, register
 from runyard.ids import (
     RunId,
@@ -123,6 +123,14 @@ def completed(last_seq: int = 2, **changes: Any) -> Settlement:
         last_seq=last_seq,
     )
     return replace(settlement, **changes)
+
+
+async def settled(database: Database, database_url: str, **changes: Any) -> RunId:
+    """The id of a run that has completed its first turn."""
+    run = await accepted(database, **changes)
+    found = await claimed(database, registered(database_url))
+    await database.write(settle, held(found), completed(1), TOTALS, at=AT + 2)
+    return run.id
 
 
 async def run_row(database: Database, run_id: RunId) -> Run:

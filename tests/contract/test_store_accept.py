@@ -18,6 +18,7 @@ from tests.contract.store import (
     new_turn,
     registered,
     run_row,
+    settled,
 )
 
 from runyard.db import reads
@@ -168,14 +169,6 @@ async def test_many_calls_at_once_on_one_session_make_one_run(database: Database
             group.start_soon(call, rival)
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["RunBusy"] * 7 + ["str"]
     assert len(await run_ids(database)) == 1
-
-
-async def settled(database: Database, database_url: str, **changes: Any) -> str:
-    """The id of a run that has completed its first turn."""
-    run = await accepted(database, **changes)
-    claim = await claimed(database, registered(database_url))
-    await database.write(settle, held(claim), completed(1), TOTALS, at=AT + 2)
-    return run.id
 
 
 async def positions(database: Database) -> list[int]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from tests.contract.races import started_and_blocked
 from tests.contract.severing import Cut, Relay, relay_before
 from tests.contract.store import (
     AT,
@@ -17,19 +18,24 @@ from tests.contract.store import (
     assistant_turn,
     claim,
     claimed,
+    completed,
     contents,
     held,
     new_turn,
     registered,
+    run_row,
+    settled,
 )
 from tests.databases import on_postgres, on_sqlite
 
 from runyard.db import reads
-from runyard.db.accept import accept_turn
+from runyard.db.accept import NewTurn, accept_turn
 from runyard.db.engine import Database, sync_engine
-from runyard.db.turns import append_turn, load_messages
+from runyard.db.tables import agent_inputs, agent_invocations
+from runyard.db.turns import append_turn, load_messages, load_run, settle
 from runyard.db.workers import beat
 from runyard.errors import CommitUnknown
+from runyard.runs import RunStatus
 
 pytestmark = pytest.mark.anyio
 
@@ -52,17 +58,48 @@ async def far_database(relay: Relay) -> AsyncIterator[Database]:
 
 @on_postgres
 @both_cuts
-async def test_an_acceptance_is_looked_up_by_its_invocation(relay: Relay, far_database: Database, cut: Cut) -> None:
-    turn = new_turn()
+@pytest.mark.parametrize("kind", ["new", "session", "continued"])
+async def test_an_acceptance_is_tried_again_with_its_own_ids(
+    relay: Relay, far_database: Database, database_url: str, cut: Cut, kind: str
+) -> None:
+    turn = await turn_of_kind(far_database, database_url, kind)
+    before = await invocations(far_database)
     relay.cut = cut
     with pytest.raises(CommitUnknown):
         await far_database.write(accept_turn, turn)
     found = await far_database.read(reads.accepted_run, turn.invocation_id)
-    assert found == (turn.run_id if cut is Cut.AFTER else None)
-    if found is None:
-        await far_database.write(accept_turn, turn)
-    rows = await contents(far_database)
-    assert (len(rows["agent_runs"]), len(rows["agent_invocations"]), len(rows["agent_inputs"])) == (1, 1, 1)
+    assert (found is not None) == (cut is Cut.AFTER)
+    run_id = await far_database.write(accept_turn, turn)
+    assert found in (None, run_id)
+    assert await invocations(far_database) == {**before, turn.invocation_id: run_id}
+    assert (await run_row(far_database, run_id)).status is RunStatus.QUEUED
+
+
+@on_postgres
+@pytest.mark.parametrize("kind", ["new", "session", "continued"])
+@pytest.mark.parametrize("outcome", ["commit", "rollback"])
+async def test_an_acceptance_tried_again_waits_for_the_first(
+    database: Database, rival: Database, database_url: str, kind: str, outcome: str
+) -> None:
+    """The server may still be busy with the commit whose answer was lost: a plain read would find nothing yet."""
+    turn = await turn_of_kind(database, database_url, kind)
+    before = await invocations(database)
+    async with database.transaction() as in_doubt:
+        await accept_turn(in_doubt, turn)
+        async with started_and_blocked(rival, rival.write(accept_turn, turn)) as again:
+            await (in_doubt.commit() if outcome == "commit" else in_doubt.rollback())
+    assert await invocations(database) == {**before, turn.invocation_id: again.result()}
+
+
+async def test_an_acceptance_is_found_after_its_run_has_gone_on(database: Database, database_url: str) -> None:
+    turn = new_turn()
+    run_id = await database.write(accept_turn, turn)
+    found = await claimed(database, registered(database_url))
+    await database.write(settle, held(found), completed(1), TOTALS, at=AT + 2)
+    await database.write(accept_turn, new_turn(continues=run_id))
+    before = await contents(database)
+    assert await database.write(accept_turn, turn) == run_id
+    assert await contents(database) == before
 
 
 @on_postgres
@@ -94,10 +131,26 @@ async def test_a_turn_is_found_in_the_transcript(
     relay.cut = cut
     with pytest.raises(CommitUnknown):
         await far_database.write(append_turn, held(found), assistant_turn(), [], TOTALS, at=AT + 2)
+    run, _ = await far_database.read(load_run, found.run.id)
     rows = [row.seq for row in await far_database.read(load_messages, found.run.id)]
+    assert rows[-1] == run.last_seq
     assert rows == ([1, 2] if cut is Cut.AFTER else [1])
     following = assistant_turn(len(rows) + 1)
     await far_database.write(append_turn, held(found), following, [], TOTALS, at=AT + 3)
+
+
+@on_postgres
+async def test_a_run_loaded_anew_waits_for_the_write_in_doubt(
+    database: Database, rival: Database, database_url: str
+) -> None:
+    await accepted(database)
+    found = await claimed(database, registered(database_url))
+    async with database.transaction() as in_doubt:
+        await append_turn(in_doubt, held(found), assistant_turn(), [], TOTALS, at=AT + 2)
+        async with started_and_blocked(rival, rival.read(load_run, found.run.id)) as loading:
+            await in_doubt.commit()
+    run, invocation = loading.result()
+    assert (run.last_seq, invocation.steps) == (2, TOTALS.steps)
 
 
 @on_sqlite
@@ -124,10 +177,34 @@ async def test_a_caller_that_is_cancelled_at_its_commit(database: Database) -> N
     with pytest.raises(asyncio.CancelledError):
         await task
     sa.event.remove(database._engine.sync_engine, "commit", cancel)
-    if await database.read(reads.accepted_run, turn.invocation_id) is None:
-        await database.write(accept_turn, turn)
-    rows = await contents(database)
-    assert (len(rows["agent_runs"]), len(rows["agent_invocations"]), len(rows["agent_inputs"])) == (1, 1, 1)
+    await database.write(accept_turn, turn)
+    assert await invocations(database) == {turn.invocation_id: turn.run_id}
+
+
+async def turn_of_kind(database: Database, database_url: str, kind: str) -> NewTurn:
+    match kind:
+        case "session":
+            return new_turn(session_id="s1")
+        case "continued":
+            return new_turn(continues=await settled(database, database_url))
+        case _:
+            return new_turn()
+
+
+async def invocations(database: Database) -> dict[str, str]:
+    """Each invocation's run; every one has exactly one input."""
+
+    async def load(connection: Any) -> dict[str, str]:
+        rows = await connection.execute(
+            sa.select(agent_invocations.c.id, agent_invocations.c.run_id).join(
+                agent_inputs, agent_inputs.c.invocation_id == agent_invocations.c.id
+            )
+        )
+        found = rows.all()
+        assert len({row.id for row in found}) == len(found)
+        return {row.id: row.run_id for row in found}
+
+    return await database.read(load)
 
 
 @contextlib.contextmanager

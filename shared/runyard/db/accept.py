@@ -43,6 +43,9 @@ class NewTurn:
 async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> RunId:
     """Create a run, or continue the one that `continues` or `session_id` names.
 
+    After a commit of unknown outcome, accept the same turn again: this waits until the first transaction has ended,
+    finds what it committed, and accepts the turn only if it committed nothing.
+
     Raises:
         RunNotFound: `continues` names no run of this user.
         AgentMismatch: the run belongs to another agent.
@@ -51,6 +54,8 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> RunId:
     run = await _run_to_continue(connection, turn)
     if run is None:
         run_id, position = turn.run_id, 1
+    elif await _is_accepted(connection, turn):
+        return run.id
     else:
         await _continue(connection, run, turn)
         run_id, position = run.id, await _next_position(connection, run.id)
@@ -92,14 +97,18 @@ async def _run_to_continue(connection: AsyncConnection, turn: NewTurn) -> Run | 
         if run is None:
             raise RunNotFound("Run not found", runId=turn.continues)
         return run
-    if turn.session_id is None:
-        await _create(connection, turn)
+    if turn.session_id is not None:
+        run = await _lock_session(connection, turn)
+        if run is not None:
+            return run
+    if await _create(connection, turn):
         return None
-    run = await _lock_session(connection, turn)
-    if run is not None or await _create(connection, turn):
-        return run
-    # Another call created the session between the two statements; its commit was awaited by the insert.
-    run = await _lock_session(connection, turn)
+    # Another call created the session between the two statements, or an earlier try the run: the insert has awaited
+    # its commit.
+    if turn.session_id is None:
+        run = await lock_owned(connection, turn.run_id, tenant_id=turn.tenant_id, user_id=turn.user_id)
+    else:
+        run = await _lock_session(connection, turn)
     assert run is not None
     return run
 
@@ -121,13 +130,9 @@ async def _lock_session(connection: AsyncConnection, turn: NewTurn) -> Run | Non
 
 
 async def _create(connection: AsyncConnection, turn: NewTurn) -> bool:
-    """Whether the row was inserted: not when its session exists."""
+    """Whether the row was inserted: not when the run or its session exists."""
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    statement = (
-        insert(agent_runs)
-        .on_conflict_do_nothing(index_elements=["tenant_id", "agent", "user_id", "session_id"])
-        .returning(agent_runs.c.id)
-    )
+    statement = insert(agent_runs).on_conflict_do_nothing().returning(agent_runs.c.id)
     inserted = await connection.execute(
         statement,
         {
@@ -152,6 +157,11 @@ async def _create(connection: AsyncConnection, turn: NewTurn) -> bool:
         },
     )
     return inserted.one_or_none() is not None
+
+
+async def _is_accepted(connection: AsyncConnection, turn: NewTurn) -> bool:
+    statement = sa.select(agent_invocations.c.id).where(agent_invocations.c.id == turn.invocation_id)
+    return (await connection.execute(statement)).one_or_none() is not None
 
 
 async def _continue(connection: AsyncConnection, run: Run, turn: NewTurn) -> None:

@@ -83,8 +83,12 @@ class Settlement:
 
 
 async def load_run(connection: AsyncConnection, run_id: RunId) -> tuple[Run, Invocation]:
-    """The run and its newest invocation, as they are now."""
-    run = Run(**(await connection.execute(sa.select(agent_runs).where(agent_runs.c.id == run_id))).one()._mapping)
+    """The run and its newest invocation, as they are now.
+
+    Asks for the run lock, though it only reads: after a commit of unknown outcome it waits until that one has ended.
+    """
+    found = await connection.execute(sa.select(agent_runs).where(agent_runs.c.id == run_id).with_for_update())
+    run = Run(**found.one()._mapping)
     row = await connection.execute(sa.select(agent_invocations).where(agent_invocations.c.id == run.invocation_id))
     return run, Invocation(**row.one()._mapping)
 
