@@ -16,10 +16,9 @@ class SlotPool:
         self._open = False
         self._changed = threading.Condition()
 
-    @property
-    def free(self) -> int:
+    def available(self) -> bool:
         with self._changed:
-            return self._free
+            return self._open and self._free > 0
 
     def open(self) -> None:
         """Begin to hand out slots: the worker is registered and its beat succeeds."""

@@ -1,21 +1,19 @@
 """The broker that `RUNYARD_BROKER_URL` names."""
 
 import dramatiq
+from dramatiq.middleware import Retries
 
-from runyard.errors import StartError
-from runyard.queue import redis_broker
-from runyard.queue.redis_broker import Slots
+from runyard.queue import rabbit_broker, redis_broker
+from runyard.queue.slots import Slots
 
 
 def connect(url: str, *, prefix: str, slots: Slots | None = None) -> dramatiq.Broker:
     """Build the broker; nothing connects before the first message is sent or fetched.
 
-    Args:
-        slots: a worker's free slots; without them the broker only sends.
-
-    Raises:
-        StartError: the URL's scheme has no broker.
+    `slots`: a worker's free slots; without them the broker only sends. The settings have checked the URL's scheme.
     """
-    if url.startswith(("redis://", "rediss://", "unix://")):
-        return redis_broker.connect(url, namespace=f"{prefix}:broker", slots=slots)
-    raise StartError("RUNYARD_BROKER_URL: RabbitMQ is not supported yet, use redis:// or unix://")
+    # Without Retries a failed message would be acknowledged silently; with it, and no retry, it is dead-lettered.
+    middleware: list[dramatiq.Middleware] = [Retries(max_retries=0)]
+    if url.startswith(("amqp://", "amqps://")):
+        return rabbit_broker.connect(url, middleware=middleware, slots=slots)
+    return redis_broker.connect(url, namespace=f"{prefix}:broker", middleware=middleware, slots=slots)

@@ -6,7 +6,7 @@ timeout. Here every enqueue is followed by a PUBLISH, on which an idle consumer 
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import dramatiq
 import redis
@@ -15,23 +15,16 @@ from dramatiq.errors import ConnectionClosed
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.retry import Retry
 
+from runyard.queue.slots import Slots
 from runyard.queue.wakeups import ACTOR
 
 MAINTENANCE_CHANCE = 50_000  # in a million commands: unacknowledged messages of dead workers come back within seconds
 COMMAND_TIMEOUT_S = 5
 
 
-class Slots(Protocol):
-    """A worker's free slots, as a consumer sees them; called from the consumers' threads."""
-
-    def reserve(self, timeout_s: float) -> bool:
-        """Reserve one, waiting for it; False when none became free in time."""
-        ...
-
-    def release(self) -> None: ...
-
-
-def connect(url: str, *, namespace: str, slots: Slots | None = None) -> "WakingRedisBroker":
+def connect(
+    url: str, *, namespace: str, middleware: list[dramatiq.Middleware], slots: Slots | None = None
+) -> "WakingRedisBroker":
     """A broker for `redis://`, `rediss://` or `unix://`. Without `slots` it only sends."""
     client = redis.Redis.from_url(
         url,
@@ -41,13 +34,15 @@ def connect(url: str, *, namespace: str, slots: Slots | None = None) -> "WakingR
         protocol=2,
         legacy_responses=True,
     )
-    return WakingRedisBroker(client=client, namespace=namespace, slots=slots)
+    return WakingRedisBroker(client=client, namespace=namespace, middleware=middleware, slots=slots)
 
 
 class WakingRedisBroker(RedisBroker):
-    def __init__(self, *, client: redis.Redis, namespace: str, slots: Slots | None) -> None:
+    def __init__(
+        self, *, client: redis.Redis, namespace: str, middleware: list[dramatiq.Middleware], slots: Slots | None
+    ) -> None:
         super().__init__(  # type: ignore[no-untyped-call]  # dramatiq's Redis broker is not annotated
-            client=client, namespace=namespace, maintenance_chance=MAINTENANCE_CHANCE, middleware=_middleware()
+            client=client, namespace=namespace, maintenance_chance=MAINTENANCE_CHANCE, middleware=middleware
         )
         self.slots = slots
 
@@ -65,11 +60,6 @@ class WakingRedisBroker(RedisBroker):
 
     def close(self) -> None:
         self.client.close()
-
-
-def _middleware() -> list[dramatiq.Middleware]:
-    # Without Retries a failed message would be acknowledged silently; with it, and no retry, it is dead-lettered.
-    return [dramatiq.middleware.Retries(max_retries=0)]
 
 
 class _SlotConsumer(_RedisConsumer):

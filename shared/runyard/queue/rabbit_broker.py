@@ -1,0 +1,146 @@
+"""dramatiq over RabbitMQ, with a consumer of our own: it takes deliveries only while a slot is free, gives back what it
+cannot use, and acknowledges only on the connection that a message came on.
+
+dramatiq's consumer prefetches, which holds messages back from idle workers, and acknowledges by delivery tag alone:
+tags begin at 1 again with each connection, so that after a reconnect a finishing message acknowledges another one.
+"""
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dramatiq
+import pika
+import structlog
+from dramatiq.brokers.rabbitmq import RabbitmqBroker
+from dramatiq.errors import ConnectionClosed, DecodeError
+
+from runyard.queue.slots import Slots
+from runyard.queue.wakeups import ACTOR
+
+HEARTBEAT_S = 15
+BLOCKED_TIMEOUT_S = 10
+FULL_POLL_S = 0.1
+"""How soon a freed slot is noticed while all were taken; the connection's heartbeats go on meanwhile."""
+
+NOT_FOUND = 404  # AMQP 0-9-1, reply code of a queue that does not exist
+
+log = structlog.get_logger()
+
+
+def connect(url: str, *, middleware: list[dramatiq.Middleware], slots: Slots | None = None) -> "SlotRabbitmqBroker":
+    """A broker for `amqp://` or `amqps://`. Without `slots` it only sends."""
+    return SlotRabbitmqBroker(url=url, middleware=middleware, slots=slots)
+
+
+class SlotRabbitmqBroker(RabbitmqBroker):
+    def __init__(self, *, url: str, middleware: list[dramatiq.Middleware], slots: Slots | None) -> None:
+        # Without confirms a deleted queue loses messages silently.
+        super().__init__(url=url, confirm_delivery=True, middleware=middleware)
+        parameters = pika.URLParameters(url)
+        parameters.heartbeat = HEARTBEAT_S
+        parameters.blocked_connection_timeout = BLOCKED_TIMEOUT_S
+        self.parameters = parameters
+        self.slots = slots
+
+    @property
+    def consumer_class(self) -> type["_SlotConsumer"]:
+        return _SlotConsumer
+
+
+class _Delivery(dramatiq.MessageProxy):
+    """A message that knows the consumer, and so the connection, that it came by."""
+
+    def __init__(self, message: dramatiq.Message[Any], tag: int, consumer: "_SlotConsumer") -> None:
+        super().__init__(message)
+        self.tag = tag
+        self.consumer = consumer
+
+
+class _SlotConsumer(dramatiq.Consumer):
+    """Belongs to its consumer thread; `ack` and `nack` are called from the threads that run messages.
+
+    Whoever runs the message's actor owns the slot that was reserved for it.
+    """
+
+    def __init__(self, broker: SlotRabbitmqBroker, queue_name: str, prefetch: int, timeout: int) -> None:
+        assert broker.slots is not None, "a broker that consumes needs slots"
+        self._broker = broker
+        self._slots = broker.slots
+        self._queue_name = queue_name
+        self._timeout_s = timeout / 1000
+        self._deliveries: Iterator[tuple[Any, Any, bytes]] | None = None
+        with self._translated():
+            self._connection = pika.BlockingConnection(parameters=broker.parameters)
+            self._channel = self._connection.channel()
+            self._channel.basic_qos(prefetch_count=prefetch)
+
+    def __next__(self) -> dramatiq.MessageProxy | None:
+        with self._translated():
+            if not self._slots.available():
+                self._pause()
+                self._connection.process_data_events(FULL_POLL_S)
+                return None
+            if self._deliveries is None:
+                self._deliveries = self._channel.consume(self._queue_name, inactivity_timeout=self._timeout_s)
+            method, _properties, body = next(self._deliveries)
+            if method is None:
+                return None
+            return self._take(method.delivery_tag, body)
+
+    def _take(self, tag: int, body: bytes) -> dramatiq.MessageProxy | None:
+        try:
+            message = dramatiq.Message.decode(body)
+        except DecodeError as error:
+            log.warning("message unreadable, dead-lettered", queue=self._queue_name, error=repr(error))
+            self._channel.basic_nack(tag, requeue=False)
+            return None
+        if message.actor_name == ACTOR and not self._slots.reserve(0):
+            self._channel.basic_nack(tag, requeue=True)
+            self._pause()
+            return None
+        return _Delivery(message, tag, self)  # one for another actor is dead-lettered without running
+
+    def _pause(self) -> None:
+        """Take no deliveries; those that are on their way go back to the queue."""
+        if self._deliveries is not None:
+            self._deliveries = None
+            self._channel.cancel()
+
+    def ack(self, message: dramatiq.MessageProxy) -> None:
+        self._answer(message, self._channel.basic_ack)
+
+    def nack(self, message: dramatiq.MessageProxy) -> None:
+        self._answer(message, functools.partial(self._channel.basic_nack, requeue=False))
+
+    def requeue(self, messages: Any) -> None:
+        """RabbitMQ does so itself when the connection closes."""
+
+    def _answer(self, message: dramatiq.MessageProxy, answer: Callable[[int], None]) -> None:
+        assert isinstance(message, _Delivery)
+        if message.consumer is not self:
+            log.info("acknowledgement dropped: its connection is gone", queue=self._queue_name)
+            return
+        with self._translated():
+            self._connection.add_callback_threadsafe(functools.partial(answer, message.tag))
+
+    def close(self) -> None:
+        with self._translated():
+            answered = threading.Event()
+            self._connection.add_callback_threadsafe(answered.set)
+            while not answered.is_set():
+                self._connection.sleep(0)
+            self._channel.close()
+            self._connection.close()
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Pika's errors as the one that dramatiq restarts a consumer for."""
+        try:
+            yield
+        except (pika.exceptions.AMQPError, AssertionError) as error:  # it asserts that a closed connection is open
+            if getattr(error, "reply_code", None) == NOT_FOUND:
+                self._broker.queues_pending.add(self._queue_name)  # deleted: declare it again
+            raise ConnectionClosed(error) from error  # type: ignore[no-untyped-call]  # not annotated in dramatiq
