@@ -5,6 +5,7 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
+from typing import cast
 
 import httptools
 
@@ -96,8 +97,7 @@ class Connection(asyncio.Protocol):
         self._headers: dict[str, str] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but its ancestors
         self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -133,8 +133,6 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self._exchange = Exchange(self, self._parser.get_method().decode(), self._target.decode())
         self._exchange.headers = self._headers
-        if self._headers.get("expect", "").lower() == "100-continue":
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
         assert self._exchange is not None

@@ -71,8 +71,8 @@ class Player:
         self.exchange.start(200, headers)
         for item in items:
             if isinstance(item, Emit):
+                self._note(item, sent)  # first: a client may answer before a slow write returns
                 await self.exchange.chunk(item.data)
-                self._note(item, sent)
             else:
                 await self._perform([item])
         await self.exchange.finish()
@@ -92,7 +92,7 @@ class Player:
                 self._note(item, sent)
 
     def _note(self, emit: Emit, sent: SentMessage) -> None:
-        """The client has this event now (if it is still there)."""
+        """The client gets this event (if it is still there)."""
         if not emit.complete:
             return
         self.request.events_sent += 1

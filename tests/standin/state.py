@@ -66,6 +66,7 @@ class State:
     def reset(self) -> None:
         """Forget plans, gates and requests. What was sent stays known: conversations may go on."""
         self.gates.release_all()
+        self.gates = Gates()
         self.choices.clear()
         self.requests.clear()
         self.unexpected.clear()

@@ -84,6 +84,10 @@ class ThinkingAdaptive(Shape):
     display: Literal["summarized", "omitted"] | None = None
 
 
+class ThinkingBetweenTools(Shape):
+    type: Literal["between_tools"]
+
+
 class ThinkingDisabled(Shape):
     type: Literal["disabled"]
 
@@ -112,12 +116,14 @@ class CountTokensRequest(Shape):
     tool_choice: Annotated[AutoChoice | AnyChoice | ToolChoice | NoChoice, Field(discriminator="type")] = AutoChoice(
         type="auto"
     )
-    thinking: Annotated[ThinkingEnabled | ThinkingAdaptive | ThinkingDisabled, Field(discriminator="type")] = (
-        ThinkingDisabled(type="disabled")
-    )
+    thinking: Annotated[
+        ThinkingEnabled | ThinkingAdaptive | ThinkingBetweenTools | ThinkingDisabled, Field(discriminator="type")
+    ] = ThinkingDisabled(type="disabled")
     output_config: OutputConfig = OutputConfig()
     cache_control: CacheControl | None = None
     speed: Literal["standard", "fast"] | None = None
+    user_profile_id: str = ""
+    workspace_id: str = ""
 
 
 class MessagesRequest(CountTokensRequest):
@@ -130,6 +136,7 @@ class MessagesRequest(CountTokensRequest):
     metadata: Metadata = Metadata()
     service_tier: Literal["auto", "standard_only"] = "auto"
     container: str | None = None
+    diagnostics: dict[str, Any] | None = None
     inference_geo: str | None = None
 
 
@@ -154,11 +161,11 @@ def read_transcript(messages: Any) -> list[Message]:
     try:
         return TRANSCRIPT.validate_python(messages)
     except ValidationError as error:
-        raise InvalidTranscript(f"messages.{_first(error)}") from None
+        raise InvalidTranscript(_first(error, "messages")) from None
 
 
-def _first(error: ValidationError) -> str:
+def _first(error: ValidationError, *above: str) -> str:
     detail = error.errors(include_url=False, include_context=False)[0]
-    location = ".".join(str(part) for part in detail["loc"])
+    location = ".".join(str(part) for part in (*above, *detail["loc"]))
     message = detail["msg"].removeprefix("Value error, ")
     return f"{location}: {message}" if location else message
