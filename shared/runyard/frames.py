@@ -1,7 +1,8 @@
 """Frames: the units of output of one invocation, in the order of their sequence numbers.
 
 A frame is stored as a Redis stream entry `<seq>-0` with the fields `e` (event; absent for answer text) and `d` (data,
-UTF-8: answer text and thinking as they are, everything else JSON). Sequence numbers begin at 1, the terminal frame is counted too.
+UTF-8: answer text and thinking as they are, everything else JSON). Sequence numbers begin at 1, the terminal frame is
+counted too.
 """
 
 from enum import StrEnum

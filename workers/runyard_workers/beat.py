@@ -5,6 +5,7 @@ also ends a process whose event loop no longer turns: its runs are put back by w
 """
 
 import asyncio
+import itertools
 import os
 import threading
 import time
@@ -14,13 +15,18 @@ import sqlalchemy as sa
 import structlog
 
 from runyard.db import workers
+from runyard.db.claims import GivenBack
 from runyard.db.engine import sync_engine
 from runyard.db.workers import Registration
 from runyard.errors import WorkerGone
 from runyard.ids import RunId, WorkerId
+from runyard_workers.death_watch import DeathWatch
 from runyard_workers.liveness import Liveness
 
-BEAT_S = 2.0
+ROUND_S = 1.0
+ROUNDS_A_BEAT = 2
+"""A beat every 2 s; a look at the other workers every second."""
+
 STATEMENT_TIMEOUT_MS = 2_000
 STUCK_LOOP_S = 60.0
 STUCK_EXIT_CODE = 70  # EX_SOFTWARE, sysexits.h
@@ -32,8 +38,9 @@ log = structlog.get_logger()
 class Beat:
     """Registers the worker, beats, and takes its row away at the end.
 
-    `on_beat`, with the runs that are this worker's, and `on_gone` are called on the event loop. `registration` makes
-    one with a new id: a worker whose row was deleted begins anew under another.
+    `on_beat`, with the runs that are this worker's, `on_gone`, and `on_given_back`, with the runs of a dead worker, are
+    called on the event loop. `registration` makes one with a new id: a worker whose row was deleted begins anew under
+    another.
     """
 
     def __init__(
@@ -44,6 +51,7 @@ class Beat:
         liveness: Liveness,
         on_beat: Callable[[dict[RunId, int]], None],
         on_gone: Callable[[], None],
+        on_given_back: Callable[[list[GivenBack]], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._liveness = liveness
@@ -51,6 +59,8 @@ class Beat:
         self._registration = registration
         self._on_beat = on_beat
         self._on_gone = on_gone
+        self._on_given_back = on_given_back
+        self._deaths = DeathWatch(self._engine)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="beat", daemon=True)
         self._last_tick = time.monotonic()
@@ -91,29 +101,34 @@ class Beat:
         log.info("worker registered", worker_id=self.worker_id, agents=sorted(registration.manifests))
 
     def _run(self) -> None:
-        while not self._stop.wait(BEAT_S):
-            if time.monotonic() - self._last_tick > STUCK_LOOP_S:
+        rounds = itertools.count(1)
+        while not self._stop.wait(ROUND_S):
+            now = time.monotonic()
+            if now - self._last_tick > STUCK_LOOP_S:
                 log.critical("event loop is stuck: the process ends", worker_id=self.worker_id)
                 os._exit(STUCK_EXIT_CODE)
             try:
-                self._beat_once()
+                if next(rounds) % ROUNDS_A_BEAT == 0:
+                    self._beat_once(now)
+                if given_back := self._deaths.pass_round(self.worker_id, now):
+                    self._on_loop(self._on_given_back, given_back)
             except sa.exc.DBAPIError as error:
+                self._deaths.deaf()
                 log.warning("beat failed", worker_id=self.worker_id, error=str(error.orig))
 
-    def _beat_once(self) -> None:
-        sent_at = time.monotonic()
+    def _beat_once(self, now: float) -> None:
         try:
             with self._engine.begin() as connection:
                 runs = workers.beat(connection, self.worker_id)
-                if sent_at - self._manifests_seen_at > SEE_MANIFESTS_S:
+                if now - self._manifests_seen_at > SEE_MANIFESTS_S:
                     workers.see_manifests(connection, self._registration())
-                    self._manifests_seen_at = sent_at
+                    self._manifests_seen_at = now
         except WorkerGone:
             log.warning("worker is taken for dead", worker_id=self.worker_id)
             self._on_loop(self._on_gone)
             self._register()
         else:
-            self._liveness.seen(sent_at)
+            self._liveness.seen(now)
             self._on_loop(self._on_beat, runs)
 
     def _on_loop(self, callback: Callable[..., None], *arguments: object) -> None:

@@ -12,9 +12,10 @@ import structlog
 from runyard.clock import now_ms
 from runyard.db import turns
 from runyard.db.claims import Claim
+from runyard.db.deaths import crash_reason
 from runyard.db.records import Message
 from runyard.db.turns import AssistantTurn, Held, PlannedCall
-from runyard.errors import GenerationLost, InternalError, MaxSteps, RunyardError, Signal, StoreUnavailable
+from runyard.errors import GenerationLost, InternalError, MaxSteps, RunCrashed, RunyardError, Signal, StoreUnavailable
 from runyard.runs import FinishReason, RunStatus
 from runyard_workers import settlement
 from runyard_workers.batch import Batches
@@ -85,6 +86,8 @@ class Execution:
         if ending is not None:
             return ending
         await self._output.align(self._rows)
+        if reason := crash_reason(self._claim.invocation.deaths):
+            return await self._fail(RunCrashed(reason))
         try:
             return await self._steps()
         except (Signal, StoreUnavailable):

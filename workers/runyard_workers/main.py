@@ -124,6 +124,7 @@ async def _serve(settings: Settings, services: Services, stop: asyncio.Event) ->
         liveness=services.liveness,
         on_beat=runner.compare,
         on_gone=runner.drop_all,
+        on_given_back=publisher.wake_all,
     )
     await asyncio.to_thread(beat.start)
     claimer = Claimer(services, beat, slots, runner, queues=settings.queues)

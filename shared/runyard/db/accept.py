@@ -72,6 +72,7 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> RunId:
             "steps": 0,
             "usage": {},
             "cost": ZERO_COST,
+            "deaths": [],
             "stream_closed": False,
             "created_at": turn.at,
         },

@@ -47,6 +47,7 @@ class Invocation:
     steps: int
     usage: dict[str, int]
     cost: dict[str, Any]
+    deaths: list[list[str]]
     redis_run_id: str | None
     frame_base: int | None
     result: dict[str, Any] | None

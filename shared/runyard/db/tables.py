@@ -120,6 +120,7 @@ agent_invocations = sa.Table(
     sa.Column("steps", sa.Integer, nullable=False),
     sa.Column("usage", Json, nullable=False),
     sa.Column("cost", Json, nullable=False),
+    sa.Column("deaths", Json, nullable=False),
     sa.Column("redis_run_id", sa.Text),
     sa.Column("frame_base", sa.BigInteger),
     sa.Column("result", Json),
@@ -141,10 +142,10 @@ agent_invocations = sa.Table(
 )
 """One call on a run, from its input to its terminal frame.
 
-`redis_run_id`: the Redis process that held its first frame; another one means that frames are in doubt.
-`frame_base`: where the numbers of a reset stream begin. `result` and
-`error` are what its terminal frame says; `last_frame` is the number of the last frame it was settled with, `last_seq`
-the transcript's last row at that moment.
+`deaths`: for each worker that died with it, the tools whose calls were started. `redis_run_id`: the Redis process that
+held its first frame; another one means that frames are in doubt. `frame_base`: where the numbers of a reset stream
+begin. `result` and `error` are what its terminal frame says; `last_frame` is the number of the last frame it was
+settled with, `last_seq` the transcript's last row at that moment.
 """
 
 agent_messages = sa.Table(

@@ -29,15 +29,8 @@ _held = sa.select(agent_runs.c.id, agent_runs.c.generation).where(
 
 
 def register(connection: sa.Connection, registration: Registration) -> None:
-    """Insert the worker's row and see its manifests: `last_seen` rises, `first_seen` stays."""
-    at = now_ms()
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    # Always in the order of names: two workers that start together must not lock each other out.
-    for name, (version, manifest) in sorted(registration.manifests.items()):
-        statement = insert(agent_manifests).values(
-            agent=name, version=version, manifest=manifest, first_seen=at, last_seen=at
-        )
-        connection.execute(statement.on_conflict_do_update(index_elements=["agent", "version"], set_={"last_seen": at}))
+    """Insert the worker's row and see its manifests."""
+    see_manifests(connection, registration)
     connection.execute(
         sa.insert(workers),
         {

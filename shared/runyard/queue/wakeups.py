@@ -5,7 +5,9 @@ best queued run, whichever message woke it).
 """
 
 import asyncio
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol
 
 import dramatiq
 import structlog
@@ -17,6 +19,17 @@ PUBLISH_THREADS = 2
 PENDING_MAX = 10_000
 
 log = structlog.get_logger()
+
+
+class Wakeable(Protocol):
+    """A run that is queued (`runyard.db.claims.GivenBack`)."""
+
+    @property
+    def run_id(self) -> RunId: ...
+    @property
+    def invocation_id(self) -> InvocationId: ...
+    @property
+    def queue(self) -> str: ...
 
 
 def queue_name(prefix: str, queue: str) -> str:
@@ -54,6 +67,10 @@ class Publisher:
         message = wake_message(self._prefix, run_id=run_id, invocation_id=invocation_id, queue=queue)
         self._pending += 1
         self._threads.submit(self._send, message).add_done_callback(lambda sent: self._done(sent, message))
+
+    def wake_all(self, runs: Iterable[Wakeable]) -> None:
+        for run in runs:
+            self.wake(run_id=run.run_id, invocation_id=run.invocation_id, queue=run.queue)
 
     def _send(self, message: dramatiq.Message[None]) -> None:
         self._broker.declare_queue(message.queue_name)

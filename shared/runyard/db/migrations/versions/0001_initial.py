@@ -105,6 +105,7 @@ def upgrade() -> None:
     sa.Column('steps', sa.Integer(), nullable=False),
     sa.Column('usage', sa.JSON(none_as_null=True), nullable=False),
     sa.Column('cost', sa.JSON(none_as_null=True), nullable=False),
+    sa.Column("deaths", sa.JSON(none_as_null=True), nullable=False),
     sa.Column('redis_run_id', sa.Text(), nullable=True),
     sa.Column("frame_base", sa.BigInteger(), nullable=True),
     sa.Column('result', sa.JSON(none_as_null=True), nullable=True),
