@@ -33,7 +33,7 @@ def _result(block: dict[str, Any], name: str) -> str:
         return f"`{name}` failed: {_short(text, _LINE_MAX)}"
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = text
     return _told(value, name)
 
@@ -46,7 +46,7 @@ def _text_of(content: Any) -> str:
 
 def _told(value: Any, name: str) -> str:
     match value:
-        case None | "" | [] | {}:
+        case None | str() | list() | dict() if not value:
             return f"`{name}` gave no result."
         case list():
             return f"`{name}` gave {len(value)} results:\n\n{_lines(map(_item, value), len(value))}"

@@ -18,11 +18,14 @@ from runyard_workers.providers.model import ModelRequest
 
 Block = dict[str, Any]
 
+_READ_MAX = 2000
+"""Characters of the person's text that are looked at: the patterns that read it take time by its square."""
+
 
 def compose(request: ModelRequest) -> list[Block]:
     """The content of one turn. Text that comes with results is a new question: it goes before them."""
     asked = _blocks(request.messages[-1])
-    text = "\n".join(block["text"] for block in asked if block["type"] == "text").strip()
+    text = "\n".join(block["text"] for block in asked if block["type"] == "text").strip()[:_READ_MAX]
     results = [block for block in asked if block["type"] == "tool_result"]
     if results and not text:
         thought = "The results are here. I tell what they say."

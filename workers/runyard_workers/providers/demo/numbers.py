@@ -33,7 +33,8 @@ def some_number(schema: Schema) -> int | float:
     bounds = [schema[key] for key in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum") if key in schema]
     near = [bound + part for bound in bounds for part in (0, step, -step, 0.5 * step, -0.5 * step)]
     steps = [math.ceil(bound / step) * step for bound in bounds]
-    for value in (1, 0, step, *near, *steps):
+    middle = sum(bounds) / 2
+    for value in (1, 0, step, *near, *steps, middle):
         if allowed(value, schema):
             return as_kind(value, schema)
     raise CannotFill("no number at hand is within the bounds")
