@@ -19,6 +19,7 @@ from tests.contract.store import (
 from runyard.db import reads
 from runyard.db.accept import accept_turn
 from runyard.db.claims import Claim
+from runyard.db.closes import mark_closed
 from runyard.db.engine import Database
 from runyard.db.records import Call, Invocation, Run
 from runyard.db.turns import (
@@ -28,7 +29,6 @@ from runyard.db.turns import (
     finish_call,
     load_calls,
     load_messages,
-    mark_closed,
     set_frame_base,
     settle,
     start_calls,

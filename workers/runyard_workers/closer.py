@@ -1,6 +1,7 @@
 """Ends the streams of settled invocations: the terminal frame goes to Redis after the settlement is committed.
 
-Settling does not wait for it. What is not yet closed when the process dies is found by its row (`stream_closed`).
+Settling does not wait for it. What is not closed when a process dies is found by its row, by whichever worker looks
+first; the script lets the first close win.
 """
 
 import asyncio
@@ -9,11 +10,11 @@ from typing import Any
 
 import structlog
 
+from runyard.db.closes import mark_closed, set_closing_base
 from runyard.db.engine import Database
-from runyard.db.turns import mark_closed
 from runyard.errors import StoreUnavailable
-from runyard.frames import FrameEvent, event_payload
-from runyard.ids import InvocationId, StreamId
+from runyard.frames import FrameEvent, Payload, event_payload, text_payload
+from runyard.ids import InvocationId, RunId, StreamId
 from runyard.outcomes import terminal_payload
 from runyard.streams.ops import Close, Status
 from runyard.streams.store import FrameStore
@@ -21,13 +22,19 @@ from runyard.streams.store import FrameStore
 RETRY_S = 1.0
 MARK_S = 0.5
 
+RESET_DISTANCE = 1_000_000
+"""A reset's first number is this far above the highest known: no cursor of before can reach it."""
+
+WITHDRAW_ALL = event_payload(FrameEvent.REWIND, {"toSeq": 0, "length": 0})
+
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """An invocation as it was settled. `text_length`: code points of the answer text that its rows hold."""
+    """An invocation as it was settled. `text`: the answer text that its rows hold."""
 
+    run_id: RunId
     invocation_id: InvocationId
     stream_id: StreamId
     request_id: str
@@ -36,9 +43,10 @@ class Ending:
     last_frame: int
     last_seq: int
     last_role: str
-    text_length: int
+    text: str
 
-    def close(self) -> Close:
+    def close(self, *, base: int = 0) -> Close:
+        """`base`: begins the stream anew from this number, since Redis holds fewer frames than were committed."""
         return Close(
             stream_id=self.stream_id,
             settled_last=self.last_frame,
@@ -46,8 +54,15 @@ class Ending:
                 event_payload(FrameEvent.MESSAGE, {"seq": self.last_seq, "role": self.last_role}),
                 terminal_payload(result=self.result, error=self.error, request_id=self.request_id),
             ],
-            rewind=event_payload(FrameEvent.REWIND, {"toSeq": self.last_frame, "length": self.text_length}),
+            rewind=event_payload(FrameEvent.REWIND, {"toSeq": self.last_frame, "length": len(self.text)}),
+            base=base,
+            base_frames=whole_text(self.text) if base else (),
         )
+
+
+def whole_text(text: str) -> list[Payload]:
+    """What a reset begins with: everything withdrawn, then the committed text."""
+    return [WITHDRAW_ALL, text_payload(text)] if text else [WITHDRAW_ALL]
 
 
 class Closer:
@@ -56,13 +71,14 @@ class Closer:
     def __init__(self, database: Database, store: FrameStore) -> None:
         self._database = database
         self._store = store
-        self._unclosed: list[Ending] = []
+        self._unclosed: dict[InvocationId, Ending] = {}
         self._unmarked: list[InvocationId] = []
         self._work = asyncio.Event()
         self._done = asyncio.Condition()
 
     def close(self, ending: Ending) -> None:
-        self._unclosed.append(ending)
+        """Close soon; one that is on its way already is not closed twice."""
+        self._unclosed.setdefault(ending.invocation_id, ending)
         self._work.set()
 
     async def run(self) -> None:
@@ -81,7 +97,7 @@ class Closer:
             await self._work.wait()
             self._work.clear()
             try:
-                await self._close(list(self._unclosed))
+                await self._close(list(self._unclosed.values()))
             except StoreUnavailable as error:
                 log.warning("streams not closed yet", count=len(self._unclosed), error=str(error))
                 await asyncio.sleep(RETRY_S)
@@ -93,10 +109,16 @@ class Closer:
         answers = await self._store.apply([ending.close() for ending in endings])
         for ending, answer in zip(endings, answers, strict=True):
             if answer.status is Status.BELOW:
-                # Redis lost frames of it: gateways see the settled row and end the stream from there.
-                log.warning("stream lost frames", stream_id=ending.stream_id, invocation_id=ending.invocation_id)
-        del self._unclosed[: len(endings)]
-        self._unmarked += [ending.invocation_id for ending in endings]
+                await self._reset(ending, answer.last)
+            del self._unclosed[ending.invocation_id]
+            self._unmarked.append(ending.invocation_id)
+
+    async def _reset(self, ending: Ending, stored_last: int) -> None:
+        """Redis lost frames: give the readers the committed text anew, then the end."""
+        base = max(ending.last_frame, stored_last) + RESET_DISTANCE
+        await self._database.write(set_closing_base, ending.run_id, ending.invocation_id, base)
+        answer = await self._store.close(ending.close(base=base))
+        log.warning("stream closed by a reset", stream_id=ending.stream_id, base=base, answer=answer.status)
 
     async def _mark_forever(self) -> None:
         while True:

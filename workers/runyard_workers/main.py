@@ -28,6 +28,7 @@ from runyard_workers.catalog import Catalog, load_folder
 from runyard_workers.claimer import Claimer
 from runyard_workers.closer import Closer
 from runyard_workers.flusher import Flusher
+from runyard_workers.late_closes import sweep_forever
 from runyard_workers.liveness import Liveness
 from runyard_workers.providers.registry import Providers
 from runyard_workers.runner import Runner
@@ -98,7 +99,7 @@ async def _services(settings: Settings, catalog: Catalog) -> AsyncIterator[Servi
         await providers.warm()
         closer = Closer(database, store)
         flusher = Flusher(store)
-        await stack.enter_async_context(_background(flusher.run(), closer.run()))
+        await stack.enter_async_context(_background(flusher.run(), closer.run(), sweep_forever(database, closer)))
         yield Services(
             database=database,
             flusher=flusher,

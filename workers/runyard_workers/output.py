@@ -16,15 +16,13 @@ from runyard.db.records import Message
 from runyard.db.turns import Held
 from runyard.frames import FrameEvent, Payload, event_payload, text_payload
 from runyard.ids import InvocationId
+from runyard_workers.closer import RESET_DISTANCE, whole_text
 from runyard_workers.commits import commit
 from runyard_workers.flusher import StreamWriter
 from runyard_workers.services import Services
 from runyard_workers.stream_writer import WriterState
 from runyard_workers.transcript import Block, text_of
 from runyard_workers.turn import StreamedTurn
-
-RESET_DISTANCE = 1_000_000
-"""A reset's first number is this far above the highest known: no cursor of before can reach it."""
 
 FLUSH_BEFORE_COMMIT_S = 2.0
 
@@ -121,11 +119,7 @@ class Output:
         await commit(self._services.database, turns.set_frame_base, self._held, base, self._services.redis_run_id)
         self._base = base
         self._in_doubt = False
-        text = committed_text(rows, self._held.invocation_id)
-        frames: list[Payload] = [event_payload(FrameEvent.REWIND, {"toSeq": 0, "length": 0})]
-        if text:
-            frames.append(text_payload(text))
-        self.writer.reset(base, frames)
+        self.writer.reset(base, whole_text(committed_text(rows, self._held.invocation_id)))
 
     def _base_end(self, rows: Sequence[Message]) -> int:
         if not self._base:

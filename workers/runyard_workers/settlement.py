@@ -224,6 +224,7 @@ def _ending(
     text: str,
 ) -> Ending:
     return Ending(
+        run_id=invocation.run_id,
         invocation_id=invocation.id,
         stream_id=invocation.stream_id,
         request_id=invocation.request_id,
@@ -232,5 +233,5 @@ def _ending(
         last_frame=last_frame,
         last_seq=last_seq,
         last_role=last_role,
-        text_length=len(text),
+        text=text,
     )

@@ -273,13 +273,6 @@ async def set_frame_base(connection: AsyncConnection, held: Held, base: int, red
     await _update_invocation(connection, held, frame_base=base, redis_run_id=redis_run_id)
 
 
-async def mark_closed(connection: AsyncConnection, invocation_ids: Sequence[InvocationId]) -> None:
-    """Their terminal frames are in Redis. Needs no lock: it only ever becomes true."""
-    await connection.execute(
-        sa.update(agent_invocations).where(agent_invocations.c.id.in_(invocation_ids)).values(stream_closed=True)
-    )
-
-
 async def _insert_turn(connection: AsyncConnection, held: Held, turn: AssistantTurn, *, at: int) -> None:
     await connection.execute(
         sa.insert(agent_messages),

@@ -1,0 +1,56 @@
+"""Settled invocations whose streams are not known to be closed yet."""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard.db.records import Invocation
+from runyard.db.tables import agent_invocations, agent_runs
+from runyard.ids import InvocationId, RunId
+
+LATE_AFTER_MS = 10_000
+"""Whoever settled closes at once; after this long somebody else does."""
+
+BATCH = 50
+
+_unclosed = (
+    sa.select(agent_invocations)
+    .where(
+        agent_invocations.c.settled_at.is_not(None),
+        sa.not_(agent_invocations.c.stream_closed),
+        agent_invocations.c.settled_at <= sa.bindparam("settled_before"),
+    )
+    .order_by(agent_invocations.c.settled_at)
+    .limit(BATCH)
+)
+
+
+async def late_closes(connection: AsyncConnection) -> list[Invocation]:
+    """The longest overdue first, at most 50; overdue by the database's clock."""
+    settled_before = await _database_now_ms(connection) - LATE_AFTER_MS
+    rows = await connection.execute(_unclosed, {"settled_before": settled_before})
+    return [Invocation(**row._mapping) for row in rows]
+
+
+async def mark_closed(connection: AsyncConnection, invocation_ids: Sequence[InvocationId]) -> None:
+    """Their terminal frames are in Redis. Needs no lock: it only ever becomes true."""
+    await connection.execute(
+        sa.update(agent_invocations).where(agent_invocations.c.id.in_(invocation_ids)).values(stream_closed=True)
+    )
+
+
+async def set_closing_base(connection: AsyncConnection, run_id: RunId, invocation_id: InvocationId, base: int) -> None:
+    """Commit where the numbers of a settled stream's reset begin, before it is written."""
+    await connection.execute(sa.select(agent_runs.c.id).where(agent_runs.c.id == run_id).with_for_update())
+    await connection.execute(
+        sa.update(agent_invocations).where(agent_invocations.c.id == invocation_id).values(frame_base=base)
+    )
+
+
+async def _database_now_ms(connection: AsyncConnection) -> int:
+    if connection.dialect.name == "postgresql":
+        now = sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+    else:
+        now = sa.text("SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)")  # 1970 as a Julian day
+    return int((await connection.execute(now)).scalar_one())

@@ -1,0 +1,28 @@
+"""Closes streams that their settlers did not: a worker that died between its commit and the terminal frame."""
+
+import asyncio
+
+import structlog
+
+from runyard.db import closes, turns
+from runyard.db.engine import Database
+from runyard.errors import StoreUnavailable
+from runyard_workers.closer import Closer
+from runyard_workers.settlement import stored_ending
+
+SWEEP_S = 5.0
+
+log = structlog.get_logger()
+
+
+async def sweep_forever(database: Database, closer: Closer) -> None:
+    """Until cancelled. Every worker sweeps; two that find the same stream close it once."""
+    while True:
+        await asyncio.sleep(SWEEP_S)
+        try:
+            for invocation in await database.read(closes.late_closes):
+                rows = await database.read(turns.load_messages, invocation.run_id)
+                closer.close(stored_ending(invocation, rows))
+                log.info("stream closed late", invocation_id=invocation.id, stream_id=invocation.stream_id)
+        except StoreUnavailable as error:
+            log.warning("late closes not swept", error=str(error))
