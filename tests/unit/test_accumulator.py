@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from runyard.errors import ProviderError, ProviderUnavailable
 from runyard_workers.providers.accumulator import TurnAccumulator
-from runyard_workers.providers.model import Activity, ModelEvent, TextDelta, ThinkingDelta, Turn
+from runyard_workers.providers.model import Activity, ModelEvent, TextDelta, ThinkingDelta, Turn, UsageSoFar
 from runyard_workers.providers.reading import read_turn
 from runyard_workers.providers.sse import EventSplitter
 
@@ -408,6 +408,17 @@ def test_usage_is_cumulative(input_again: Any) -> None:
 def test_a_provider_that_counts_at_the_end_only() -> None:
     usage = turn(start({}), end(usage={"input_tokens": 9, "output_tokens": 4})).usage
     assert (usage.input_tokens, usage.output_tokens) == (9, 4)
+
+
+def test_what_a_stream_that_breaks_off_has_cost() -> None:
+    body = (
+        start({"input_tokens": 27, "output_tokens": 1})
+        + text(0, "half a")
+        + event("message_delta", delta={}, usage={"output_tokens": 3})
+    )
+    counted = [one for one in shown([body]) if isinstance(one, UsageSoFar)]
+    assert [(one.usage.input_tokens, one.usage.output_tokens) for one in counted] == [(27, 1), (27, 3)]
+    assert {one.model for one in counted} == {"claude-x-20260101"}
 
 
 # Failures -----------------------------------------------------------------------------------------------------------

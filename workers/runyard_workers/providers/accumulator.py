@@ -10,7 +10,7 @@ from runyard.errors import ProviderError
 from runyard.text import clean_json
 from runyard_workers.providers.blocks import StreamedBlock
 from runyard_workers.providers.failures import api_failure, malformed
-from runyard_workers.providers.model import Activity, ModelEvent, TextDelta, ThinkingDelta, Turn, Usage
+from runyard_workers.providers.model import Activity, ModelEvent, TextDelta, ThinkingDelta, Turn, Usage, UsageSoFar
 from runyard_workers.providers.payloads import read_exactly, read_field, read_payload
 from runyard_workers.providers.sse import ServerSentEvent
 from runyard_workers.providers.tool_input import CUT_REASONS, broken_input_message
@@ -46,7 +46,7 @@ class TurnAccumulator:
             case "ping":
                 shown = _ALIVE
             case "message_start":
-                self._start(read_field(payload, "message", dict))
+                shown = self._start(read_field(payload, "message", dict))
             case "content_block_start":
                 shown = self._start_block(event)
             case "content_block_stop":
@@ -66,11 +66,11 @@ class TurnAccumulator:
             raise malformed(f"a {payload['type']} of a block that did not start")
         return block
 
-    def _start(self, message: dict[str, Any]) -> None:
+    def _start(self, message: dict[str, Any]) -> ModelEvent:
         self.started = True
         if isinstance(model := message.get("model"), str) and model:
             self._model = model
-        self._count(message.get("usage"))
+        return self._count(message.get("usage"))
 
     def _start_block(self, event: ServerSentEvent) -> ModelEvent:
         # Read exactly: what a server tool found, or a compatible provider's whole input, comes with a block's start.
@@ -87,15 +87,14 @@ class TurnAccumulator:
         delta = read_field(payload, "delta", dict)
         self._stop_reason = delta.get("stop_reason") or self._stop_reason
         self._stop_details = clean_json(delta.get("stop_details")) or self._stop_details
-        self._count(payload.get("usage"))
+        shown: ModelEvent = self._count(payload.get("usage"))
         # The last block, when the output limit cut it and no stop of its own came.
-        shown: ModelEvent = _WORKING
         for block in self._blocks.values():
             if text := block.finish():
                 shown = _shown(block, text)
         return shown
 
-    def _count(self, usage: Any) -> None:
+    def _count(self, usage: Any) -> UsageSoFar:
         # The counts of a message_delta are cumulative; those it does not repeat are null, absent or, from some
         # providers, 0.
         if isinstance(usage, dict):
@@ -103,6 +102,7 @@ class TurnAccumulator:
                 count = usage.get(name)
                 if isinstance(count, int) and count > 0:
                     self._usage[name] = count
+        return UsageSoFar(Usage.from_dict(self._usage), self._model)
 
     def _failure(self, payload: dict[str, Any]) -> ProviderError:
         error = payload.get("error")

@@ -96,6 +96,16 @@ class Activity(NamedTuple):
     ping: bool
 
 
+class UsageSoFar(NamedTuple):
+    """What the call has cost up to here: of a stream that is broken off or fails, the last of these is what is paid.
+
+    The turn's own usage includes it.
+    """
+
+    usage: Usage
+    model: str
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
     """A whole assistant turn, the last event of a stream.
@@ -114,7 +124,7 @@ class Turn:
     """What the API adds to a stop reason, so far only to `refusal`."""
 
 
-ModelEvent = TextDelta | ThinkingDelta | Activity | Turn
+ModelEvent = TextDelta | ThinkingDelta | Activity | UsageSoFar | Turn
 
 
 class Provider(Protocol):

@@ -41,11 +41,11 @@ class _Filler:
         if arguments:
             return arguments
         # All of it is optional, as in `search(query: str = "")`: a call without any argument would show nothing.
-        texts = [name for name, part in schema.get("properties", {}).items() if self._options(part, "string")]
-        return {
-            name: some_string(self._options(schema["properties"][name], "string")[0], self._clause)
-            for name in texts[:1]
-        }
+        for name, part in schema.get("properties", {}).items():
+            for option in self._options(part, "string"):
+                if not option.keys() & {"enum", "const"}:
+                    return {name: some_string(option, self._clause)}
+        return {}
 
     def _fill(self, schema: Any, name: str, depth: int) -> Any:
         """A value in any case."""

@@ -89,7 +89,7 @@ def _score(offer: _Offer, offers: list[_Offer], clause: Clues) -> float:
         mine = _weight(offer, word)
         # A word that every tool has tells nothing about which is meant.
         score += mine / sum(_weight(other, word) > 0 for other in offers) if mine else 0
-    return score + _given(offer, clause)
+    return score + _NAME_WEIGHT * _given(offer, clause) / max(len(offer.required), 1)
 
 
 def _weight(offer: _Offer, word: str) -> int:

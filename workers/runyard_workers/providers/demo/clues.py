@@ -32,13 +32,17 @@ _WRITTEN_NUMBER = re.compile(rf"(?i)\b(?:{'|'.join(_WRITTEN)})\b")
 _NEAR_WORDS = 2
 
 _NO_TERM = r"(?!(?:times|plus|minus|multiplied|divided|percent|of|and|or|in|to|into|as|is|are|the|a|an)\b)"
-_TERM = rf"(?:degrees?\s+|°)?{_NO_TERM}([^\W\d_][\w/²³-]*(?:\s+[A-Z][\w-]*)*)"
-_AMOUNT = rf"\d\s*{_TERM}"
+_TERM = (
+    rf"(?:degrees?\s+|°)?{_NO_TERM}"
+    r"((?:(?:square|cubic)\s+)?[^\W\d_][\w/²³-]*(?:\s+per\s+\w+)?(?:\s+[A-Z][\w-]*)*)"
+)
+_AMOUNT_TERM = rf"\d\s*{_TERM}"
+_AMOUNT = re.compile(_AMOUNT_TERM)
 _ROUTES = (
     re.compile(rf"\b(?i:from)\s+{_TERM}\s+(?:to|into|in)\s+{_TERM}"),
-    re.compile(rf"{_AMOUNT}\s+(?:to|into|in|as)\s+{_TERM}"),
+    re.compile(rf"{_AMOUNT_TERM},?\s+(?:to|into|in|as)\s+{_TERM}"),
 )
-_ROUTES_BACK = (re.compile(rf"\b(?i:how\s+(?:many|much))\s+{_TERM}.*?{_AMOUNT}"),)
+_ROUTE_BACK = re.compile(rf"\b(?i:how\s+(?:many|much))\s+{_TERM}.*?{_AMOUNT_TERM}")
 _GOAL = re.compile(rf"\b(?:to|into)\s+{_TERM}")
 _PLACE = re.compile(r"\b(?:in|at|near|for|from|to|of|around)\s+([A-Z][\w'-]*(?:\s+[A-Z][\w'-]*)*)")
 _PLACE_UNCAPITALISED = re.compile(
@@ -53,8 +57,10 @@ _OPERATORS = (
     (re.compile(r"(?i)\bdivided by\b|÷"), "/"),
     (re.compile(r"(?i)\bplus\b"), "+"),
     (re.compile(r"(?i)\bminus\b"), "-"),
+    (re.compile(r"(?i)(?<=\d)\s*(?:%|percent)\s+of\b"), "/100 *"),
 )
 _EXPRESSION = re.compile(r"[-(]*\d[\d.]*(?:\s*[-+*/^%()]+\s*[\d.]*)+")
+_EXPRESSION_WITH_UNITS = re.compile(r"\d[\d.]*\s*[^\W\d_]*(?:\s*[-+*/]\s*\d[\d.]*\s*[^\W\d_]*)+")
 _LIST = re.compile(r"[\w-]+(?:, [\w-]+)*,? (?:and|or) [\w-]+")
 _COURTESY = re.compile(
     r"(?i)^(?:(?:please|hi|hello|hey|ok|okay|(?:can|could|would|will) you|i (?:want|need|would like)(?: you)? to"
@@ -115,16 +121,21 @@ class Clues:
         return None
 
     @cached_property
-    def route(self) -> tuple[str | None, str | None]:
-        """`"5 miles to km"`, `"from Rome to Oslo"`, `"how many km are 5 miles"` -> where from, where to."""
+    def conversion(self) -> tuple[str | None, str | None]:
+        """`"5 miles to km"`, `"from Rome to Oslo"`, `"how many km are 5 miles"` -> from what, to what."""
         for pattern in _ROUTES:
             if found := pattern.search(self.text):
                 return found.group(1), found.group(2)
-        for pattern in _ROUTES_BACK:
-            if found := pattern.search(self.text):
-                return found.group(2), found.group(1)
-        amount, goal = re.search(_AMOUNT, self.text), _GOAL.search(self.text)
-        return amount and amount.group(1), goal and goal.group(1)
+        found = _ROUTE_BACK.search(self.text)
+        return (found.group(2), found.group(1)) if found else (None, None)
+
+    @cached_property
+    def route(self) -> tuple[str | None, str | None]:
+        """The same, or the parts of it that there are: the unit of an amount, what comes after `to`."""
+        if self.conversion[0]:
+            return self.conversion
+        goal = _first(self.text, _GOAL)
+        return _first(self.text, _AMOUNT), goal if goal and goal.lower() not in FILLER else None
 
     @cached_property
     def place(self) -> str | None:
@@ -149,7 +160,7 @@ class Clues:
         text = self.text
         for pattern, operator in _OPERATORS:
             text = pattern.sub(operator, text)
-        found = _EXPRESSION.search(text)
+        found = _EXPRESSION.search(text) or _EXPRESSION_WITH_UNITS.search(text)
         return found.group().strip() if found else None
 
     @cached_property

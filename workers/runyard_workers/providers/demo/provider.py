@@ -19,6 +19,7 @@ from runyard_workers.providers.model import (
     ThinkingDelta,
     Turn,
     Usage,
+    UsageSoFar,
 )
 
 _CHARACTERS_PER_TOKEN = 4
@@ -37,6 +38,9 @@ class DemoProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         check_thinking(request.messages)
+        sent = {"system": request.system, "messages": request.messages, "tools": request.tools}
+        usage = Usage(input_tokens=_tokens(sent))
+        yield UsageSoFar(usage, DEMO_MODEL)
         content = compose(request)
         for block in content:
             delta = ThinkingDelta if block["type"] == "thinking" else TextDelta
@@ -44,11 +48,10 @@ class DemoProvider:
                 await asyncio.sleep(self._delay_s)
                 yield delta(chunk)
             yield Activity(ping=False)
-        sent = {"system": request.system, "messages": request.messages, "tools": request.tools}
         yield Turn(
             content=content,
             stop_reason="tool_use" if content[-1]["type"] == "tool_use" else "end_turn",
-            usage=Usage(input_tokens=_tokens(sent), output_tokens=_tokens(content)),
+            usage=usage + Usage(output_tokens=_tokens(content)),
             model=DEMO_MODEL,
             broken_inputs={},
         )

@@ -16,14 +16,14 @@ _ROLES: tuple[tuple[str, Callable[[Clues], str | None]], ...] = (
     ("time hour", lambda clues: clues.formatted("time")),
     ("from source src origin base departure", lambda clues: clues.route[0]),
     ("to target dest destination into arrival goal", lambda clues: clues.route[1]),
-    ("unit currency measure", lambda clues: clues.route[0] or clues.route[1]),
+    ("unit currency measure", lambda clues: clues.conversion[1] or clues.route[0] or clues.route[1]),
     ("language lang locale", lambda clues: clues.route[1] or clues.name),
     ("city location place country town address region area station airport", lambda clues: clues.place),
     ("path file filename folder directory", lambda clues: clues.path),
     ("id order code sku ticket reference ref key number account invoice", lambda clues: clues.code),
     ("name person user username customer author recipient contact", lambda clues: clues.name),
 )
-"""Words of a name -> what fits, if the text has it. The first role that both fit wins."""
+"""Words of a name -> what fits, if the text has it. The first role with a word of the name is the name's."""
 
 _UNMISTAKABLE = telling("expression formula equation calculation expr email url uri uuid unit currency")
 """Words of names whose values look like nothing else, so that a value in the text speaks for the tool."""
@@ -86,12 +86,11 @@ def _by_role(name: str, description: str, clues: Clues) -> str | None:
     if named & _FREE_TEXT:
         return None
     # The description speaks only where the name says nothing: its words are many and some mean other things.
-    roles = _roles(named) or _roles(telling(description))
-    return next((found for find in roles if (found := find(clues))), None)
-
-
-def _roles(stems: frozenset[str]) -> list[Callable[[Clues], str | None]]:
-    return [find for role, find in _ROLES if stems & _stems(role)]
+    for stems in (named, telling(description)):
+        for role, find in _ROLES:
+            if stems & _stems(role):
+                return find(clues)
+    return None
 
 
 def _stems(text: str) -> frozenset[str]:
