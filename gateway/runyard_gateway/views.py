@@ -11,7 +11,7 @@ USAGE_KEYS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "c
 
 
 def run_view(run: Run, *, stream_id: str, waiting: Sequence[Input] = ()) -> dict[str, Any]:
-    """Run."""
+    """Run, in its final shape: what no part of the system can set yet has the value that it has then."""
     return {
         "id": run.id,
         "agent": run.agent,
@@ -26,8 +26,12 @@ def run_view(run: Run, *, stream_id: str, waiting: Sequence[Input] = ()) -> dict
         "pendingInput": [
             {"id": item.id, "text": _text(item.content), "at": to_iso(item.created_at)} for item in waiting
         ],
+        "cancelRequested": False,
+        "context": None,
         "steps": run.steps,
         "messageCount": run.last_seq,
+        "pendingCalls": [],
+        "parentRunId": None,
         "usage": _usage(run.usage),
         "cost": run.cost,
         "createdAt": to_iso(run.created_at),
