@@ -1,40 +1,35 @@
 """From stored rows to the request's messages. The stored transcript stays whole; a request is built from it anew.
 
 Rules of the Messages API (https://docs.claude.com/en/api/messages): roles alternate, every tool_use is answered in the
-very next user message, results come before text, no text block is empty.
+very next user message, results come before text, no text block is blank, no turn ends with thinking.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from runyard.db.records import Message
 
 Block = dict[str, Any]
+Content = str | list[Block]
 
 INTERRUPTED = "tool execution was interrupted; it may have acted"
+
+_THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
 def request_messages(rows: Iterable[Message]) -> list[dict[str, Any]]:
     """Messages as the model's API takes them: `[{"role": "user", "content": "hi"}, ...]`."""
+    turns = _merged((row.role, _sendable(row.content)) for row in rows)
+    turns = _merged(_without_open_server_calls(turns))
     messages: list[dict[str, Any]] = []
-    unanswered: list[str] = []
-    for row in rows:
-        content = _sendable(row.content)
-        if not content:
-            continue
-        if row.role == "user":
-            content = _answer(unanswered, content)
-            unanswered = []
-        if messages and messages[-1]["role"] == row.role:
-            messages[-1]["content"] = _merge(messages[-1]["content"], content)
-        else:
-            messages.append({"role": row.role, "content": content})
-        if row.role == "assistant":
-            unanswered += call_ids(content)
+    asked: list[str] = []
+    for role, content in turns:
+        messages.append({"role": role, "content": _answered(asked, content) if role == "user" else content})
+        asked = call_ids(content)
     return messages
 
 
-def tool_result(call_id: str, content: str | list[Block], *, is_error: bool) -> Block:
+def tool_result(call_id: str, content: Content, *, is_error: bool) -> Block:
     """A result block; `content` and `is_error` are left out where they say nothing."""
     block: Block = {"type": "tool_result", "tool_use_id": call_id}
     if content:
@@ -44,41 +39,75 @@ def tool_result(call_id: str, content: str | list[Block], *, is_error: bool) -> 
     return block
 
 
-def tool_uses(content: str | list[Block]) -> list[Block]:
+def tool_uses(content: Content) -> list[Block]:
     """The blocks that ask for a tool of ours, in order; server tools are the provider's own."""
     return [] if isinstance(content, str) else [block for block in content if block.get("type") == "tool_use"]
 
 
-def call_ids(content: str | list[Block]) -> list[str]:
+def call_ids(content: Content) -> list[str]:
     return [block["id"] for block in tool_uses(content)]
 
 
-def text_of(content: str | list[Block]) -> str:
+def text_of(content: Content) -> str:
     """The concatenated text blocks."""
     if isinstance(content, str):
         return content
     return "".join(block["text"] for block in content if block.get("type") == "text")
 
 
-def _sendable(content: str | list[Block]) -> str | list[Block]:
+def _merged(turns: Iterable[tuple[str, Content]]) -> list[tuple[str, Content]]:
+    """Adjacent ones of one role as one; without those that say nothing."""
+    merged: list[tuple[str, Content]] = []
+    for role, content in turns:
+        if merged and content and merged[-1][0] == role:
+            merged[-1] = (role, _as_blocks(merged[-1][1]) + _as_blocks(content))
+        elif content:
+            merged.append((role, content))
+    return merged
+
+
+def _sendable(content: Content) -> Content:
     if isinstance(content, str):
         return content if content.strip() else ""
-    return [block for block in content if block.get("type") != "text" or block["text"].strip()]
+    blocks = [block for block in content if block.get("type") != "text" or block["text"].strip()]
+    if _thinking_is_whole(blocks):
+        return blocks
+    return [block for block in blocks if block.get("type") not in _THINKING]
 
 
-def _answer(unanswered: list[str], content: str | list[Block]) -> str | list[Block]:
+def _thinking_is_whole(blocks: list[Block]) -> bool:
+    """Thinking that the output limit cut has no signature yet, or nothing after it, and cannot go back.
+
+    An answer's thinking goes back whole or not at all
+    (https://docs.claude.com/en/docs/build-with-claude/extended-thinking).
+    """
+    if blocks and blocks[-1].get("type") in _THINKING:
+        return False
+    return all(block.get("signature") for block in blocks if block.get("type") == "thinking")
+
+
+def _without_open_server_calls(turns: list[tuple[str, Content]]) -> Iterator[tuple[str, Content]]:
+    """Leaves out the calls of server tools that never ended: their turn was cut, or paused and then not gone on with.
+
+    One may still end in a later turn: in the last one, sent back to be gone on with, and beside a call of our own that
+    the last user turn answers.
+    """
+    ended = {block.get("tool_use_id") for _, content in turns for block in _as_blocks(content)}
+    for following, (role, content) in zip(range(len(turns) - 1, -1, -1), turns, strict=True):
+        kept = [block for block in _as_blocks(content) if block["type"] != "server_tool_use" or block["id"] in ended]
+        may_end = following == 0 or (following == 1 and tool_uses(content))
+        yield role, content if may_end or len(kept) == len(_as_blocks(content)) else _sendable(kept)
+
+
+def _answered(asked: list[str], content: Content) -> Content:
     """Results first, and one for each call: a call that a crash left open is answered as interrupted."""
-    if not unanswered:
+    if isinstance(content, str) and not asked:
         return content
     blocks = _as_blocks(content)
     given = {block["tool_use_id"]: block for block in blocks if block.get("type") == "tool_result"}
-    results = [given.get(call_id) or tool_result(call_id, INTERRUPTED, is_error=True) for call_id in unanswered]
+    results = [given.get(call_id) or tool_result(call_id, INTERRUPTED, is_error=True) for call_id in asked]
     return results + [block for block in blocks if block.get("type") != "tool_result"]
 
 
-def _merge(first: str | list[Block], second: str | list[Block]) -> list[Block]:
-    return _as_blocks(first) + _as_blocks(second)
-
-
-def _as_blocks(content: str | list[Block]) -> list[Block]:
+def _as_blocks(content: Content) -> list[Block]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
