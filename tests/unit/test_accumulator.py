@@ -405,6 +405,13 @@ def test_usage_is_cumulative(input_again: Any) -> None:
     assert type(usage).from_dict(usage.to_dict()) == usage
 
 
+def test_a_count_in_mid_turn_ends_no_block() -> None:
+    unfinished = start() + text(0, "a").removesuffix(event("content_block_stop", index=0))
+    more = event("message_delta", delta={"stop_reason": None}, usage={"output_tokens": 2})
+    more += event("content_block_delta", index=0, delta={"type": "text_delta", "text": "b"})
+    assert turn(unfinished, more, end()).content == [{"type": "text", "text": "ab"}]
+
+
 def test_a_provider_that_counts_at_the_end_only() -> None:
     usage = turn(start({}), end(usage={"input_tokens": 9, "output_tokens": 4})).usage
     assert (usage.input_tokens, usage.output_tokens) == (9, 4)
@@ -447,7 +454,7 @@ def test_an_error_event_is_a_failure(kind: str, passing: bool, before: bytes) ->
 
 
 def test_an_error_event_of_an_odd_shape_is_a_failure() -> None:
-    for data in ('{"error": "x"}', '{"message": "x"}', '{"type": "error"}'):
+    for data in ('{"error": "x"}', '{"message": "x"}', '{"type": "error", "error": {"type": {}, "message": [1]}}'):
         with pytest.raises(ProviderError):
             shown([f"event: error\ndata: {data}\n\n".encode()])
 
@@ -465,6 +472,7 @@ def delta(index: Any, value: Any) -> bytes:
         start() + text(0, "x") + delta(0, {"type": "text_delta", "text": "SECRET"}),
         start() + event("content_block_stop", index=3),
         start() + event("content_block_stop"),
+        start() + b'event: content_block_stop\ndata: {"index": 7}\n\n',
         start() + event("content_block_start", index=0),
         start() + event("content_block_start", index=0, content_block={"text": ""}),
         start() + block(0, {"type": "tool_use", "name": "x", "input": {}}),

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from runyard.errors import ProviderError
-from runyard.text import clean_json
+from runyard.text import clean_json, clean_text
 from runyard_workers.providers.blocks import StreamedBlock
 from runyard_workers.providers.failures import api_failure, malformed
 from runyard_workers.providers.model import Activity, ModelEvent, TextDelta, ThinkingDelta, Turn, Usage, UsageSoFar
@@ -39,7 +39,7 @@ class TurnAccumulator:
         """
         payload = read_payload(event)
         shown: ModelEvent = _WORKING
-        match payload.get("type") or event.name.decode():
+        match payload.get("type") or event.name.decode(errors="replace"):
             case "content_block_delta":
                 block = self._block(payload)
                 shown = _shown(block, block.add(read_field(payload, "delta", dict)))
@@ -63,13 +63,13 @@ class TurnAccumulator:
     def _block(self, payload: dict[str, Any]) -> StreamedBlock:
         block = self._blocks.get(read_field(payload, "index", int))
         if block is None:
-            raise malformed(f"a {payload['type']} of a block that did not start")
+            raise malformed("an event of a block that did not start")
         return block
 
     def _start(self, message: dict[str, Any]) -> ModelEvent:
         self.started = True
         if isinstance(model := message.get("model"), str) and model:
-            self._model = model
+            self._model = clean_text(model)
         return self._count(message.get("usage"))
 
     def _start_block(self, event: ServerSentEvent) -> ModelEvent:
@@ -88,10 +88,11 @@ class TurnAccumulator:
         self._stop_reason = delta.get("stop_reason") or self._stop_reason
         self._stop_details = clean_json(delta.get("stop_details")) or self._stop_details
         shown: ModelEvent = self._count(payload.get("usage"))
-        # The last block, when the output limit cut it and no stop of its own came.
-        for block in self._blocks.values():
-            if text := block.finish():
-                shown = _shown(block, text)
+        if self._stop_reason:
+            # The last block, when the output limit cut it and no stop of its own came.
+            for block in self._blocks.values():
+                if text := block.finish():
+                    shown = _shown(block, text)
         return shown
 
     def _count(self, usage: Any) -> UsageSoFar:
@@ -106,7 +107,8 @@ class TurnAccumulator:
 
     def _failure(self, payload: dict[str, Any]) -> ProviderError:
         error = payload.get("error")
-        error_type, said = (error.get("type"), error.get("message")) if isinstance(error, dict) else (None, None)
+        told = error if isinstance(error, dict) else {}
+        error_type, said = (str(told[key]) if told.get(key) else None for key in ("type", "message"))
         return api_failure(status=HTTPStatus.OK, error_type=error_type, said=said, model=self._model)
 
     def _turn(self) -> Turn:
