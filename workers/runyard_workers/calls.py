@@ -1,7 +1,6 @@
 """Running the tools that a turn asks for: at the same time unless exclusive, each ending in a result, whatever happens.
 
-A tool's exception of any kind, `SystemExit` and a `CancelledError` of its own included, is its result. Only the run
-itself being dropped stops a batch.
+A tool's exception of any kind is its result. Only the run itself being dropped stops a batch.
 """
 
 import asyncio
@@ -15,6 +14,7 @@ from runyard.authoring.context import RunContext
 from runyard.authoring.tools import InvalidToolInput, Tool
 from runyard.db.records import Call
 from runyard.runs import CallState
+from runyard_workers.author_code import FailedError, OverstayedError, run_author_code
 from runyard_workers.results import ToolResult, UnserializableResult, describe_exception, error_result, to_result
 from runyard_workers.threads import ToolThreads
 from runyard_workers.transcript import INTERRUPTED, Block
@@ -88,75 +88,26 @@ async def run_group(
 
 async def _run(call: ReadyCall, threads: ToolThreads, context: RunContext) -> CallOutcome:
     began = time.monotonic()
-    arguments = dict(call.arguments)
-    if call.tool.context_parameter is not None:
-        arguments[call.tool.context_parameter] = context
-    work = functools.partial(call.tool.handler, **arguments)
-    try:
-        value = await (
-            _run_async(work, call.tool.timeout_s)
-            if call.tool.is_async
-            else _run_in_thread(work, call.tool.timeout_s, threads)
-        )
-        result = to_result(value, tool=call.tool.name)
-    except _TimedOutError:
-        context.cancelled.set()
-        result = error_result(f'Tool "{call.tool.name}" timed out after {call.tool.timeout_s:g} s')
-    except asyncio.CancelledError as error:
-        if _is_dropped():
-            context.cancelled.set()
-            raise
-        result = error_result(describe_exception(error))
-    except UnserializableResult as error:
-        result = error_result(str(error))
-    except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its result
-        result = error_result(describe_exception(error))
+    result = await _result(call, threads, context)
     return CallOutcome(index=call.index, result=result, duration_ms=int((time.monotonic() - began) * 1000))
 
 
-class _TimedOutError(Exception):
-    """The tool overstayed. Not a TimeoutError, which a tool may raise by itself."""
-
-
-def _is_dropped() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-async def _run_async(work: Callable[[], Any], timeout_s: float) -> Any:
-    task = asyncio.create_task(_captured(work))
+async def _result(call: ReadyCall, threads: ToolThreads, context: RunContext) -> ToolResult:
+    tool = call.tool
+    arguments = dict(call.arguments)
+    if tool.context_parameter is not None:
+        arguments[tool.context_parameter] = context
+    work = functools.partial(tool.handler, **arguments)
     try:
-        done, _ = await asyncio.wait({task}, timeout=timeout_s)
+        value = await run_author_code(work, is_async=tool.is_async, timeout_s=tool.timeout_s, threads=threads)
+        return to_result(value, tool=tool.name)
+    except OverstayedError:
+        context.cancelled.set()
+        return error_result(f'Tool "{tool.name}" timed out after {tool.timeout_s:g} s')
+    except FailedError as failure:
+        return error_result(describe_exception(failure.error))
+    except UnserializableResult as error:
+        return error_result(str(error))
     except asyncio.CancelledError:
-        task.cancel()
+        context.cancelled.set()
         raise
-    if not done:
-        # A tool that swallows the cancellation goes on unseen; its result is no longer awaited.
-        task.cancel()
-        raise _TimedOutError
-    value, error = task.result()
-    if error is not None:
-        raise error
-    return value
-
-
-async def _captured(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    # SystemExit and KeyboardInterrupt that leave a task end the event loop: they are caught inside of it.
-    try:
-        return await work(), None
-    except BaseException as error:  # noqa: BLE001 - told to the caller as a value
-        return None, error
-
-
-async def _run_in_thread(work: Callable[[], Any], timeout_s: float, threads: ToolThreads) -> Any:
-    call = threads.submit(work)
-    try:
-        await call.started  # waiting for a thread does not count against the tool's time
-        done, _ = await asyncio.wait({call.outcome}, timeout=timeout_s)
-    except asyncio.CancelledError:
-        threads.abandon(call)
-        raise
-    if not done:
-        threads.abandon(call)
-        raise _TimedOutError
-    return call.outcome.result()

@@ -141,7 +141,7 @@ class Execution:
         )
         request = ModelRequest(
             model=model,
-            system=await system_prompt(agent, self._contexts, self._services.threads),
+            system=await system_prompt(agent, self._contexts.of_prompt(), self._services.threads),
             messages=request_messages(self._rows),
             tools=[
                 {"name": tool.name, "description": tool.description, "input_schema": tool.schema}

@@ -2,33 +2,35 @@
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
 
 from runyard.authoring.agents import Agent
 from runyard.authoring.context import RunContext
+from runyard.errors import InternalError, RunTimeout
 from runyard.text import clean_text
-from runyard_workers.contexts import Contexts
+from runyard_workers.author_code import FailedError, OverstayedError, run_author_code
 from runyard_workers.threads import ToolThreads
 
 
-async def system_prompt(agent: Agent, contexts: Contexts, threads: ToolThreads) -> str | None:
-    """None when the agent has none, or it is empty. A sync function runs in a tool's thread.
+async def system_prompt(agent: Agent, context: RunContext, threads: ToolThreads) -> str | None:
+    """None when the agent has none, or it is empty.
 
     Raises:
-        Exception: whatever the author's function raises.
+        RunTimeout: the author's function took longer than the agent's `timeout_s`.
+        InternalError: it failed, or returned no string.
     """
     system = agent.system
-    text = await _evaluate(system, contexts.of_prompt(), threads) if callable(system) else system
+    text: object = system
+    if callable(system):
+        work = functools.partial(system, context)
+        try:
+            text = await run_author_code(
+                work, is_async=inspect.iscoroutinefunction(system), timeout_s=agent.timeout_s, threads=threads
+            )
+        except OverstayedError:
+            raise RunTimeout(f"the agent's system function took longer than {agent.timeout_s:g} s") from None
+        except FailedError as failure:
+            context.log.exception("system function failed", exc_info=failure.error)
+            raise InternalError(f"the agent's system function failed ({type(failure.error).__name__})") from None
+    if text is not None and not isinstance(text, str):
+        raise InternalError(f"the agent's system function returned {type(text).__name__}, not a string")
     return clean_text(text) if text else None
-
-
-async def _evaluate(
-    function: Callable[[RunContext], str | Awaitable[str]], context: RunContext, threads: ToolThreads
-) -> str:
-    if inspect.iscoroutinefunction(function):
-        text = await function(context)
-    else:
-        text = await threads.submit(functools.partial(function, context)).outcome
-    if not isinstance(text, str):
-        raise TypeError(f"the agent's system function returned {type(text).__name__}, not a string")
-    return text
