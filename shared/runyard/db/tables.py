@@ -182,6 +182,7 @@ agent_inputs = sa.Table(
     sa.Index(
         "ix_agent_inputs_unfolded",
         "run_id",
+        "position",
         postgresql_where=sa.text("folded_in_seq IS NULL"),
         sqlite_where=sa.text("folded_in_seq IS NULL"),
     ),

@@ -93,7 +93,7 @@ def upgrade() -> None:
     sa.PrimaryKeyConstraint('id', name=op.f('pk_agent_inputs')),
     sa.UniqueConstraint('run_id', 'position', name=op.f('uq_agent_inputs_run_id_position'))
     )
-    op.create_index('ix_agent_inputs_unfolded', 'agent_inputs', ['run_id'], unique=False, postgresql_where=sa.text('folded_in_seq IS NULL'), sqlite_where=sa.text('folded_in_seq IS NULL'))
+    op.create_index('ix_agent_inputs_unfolded', 'agent_inputs', ['run_id', 'position'], unique=False, postgresql_where=sa.text('folded_in_seq IS NULL'), sqlite_where=sa.text('folded_in_seq IS NULL'))
     op.create_table('agent_invocations',
     sa.Column('id', sa.Text(), nullable=False),
     sa.Column('run_id', sa.Text(), nullable=False),

@@ -1,0 +1,223 @@
+"""Hot statements find their rows through an index, however many rows there are.
+
+On Postgres also by a generic plan, which a prepared statement may get after five executions.
+"""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from tests.contract.backlog import GROUPS, RUNS, WORKER, fill
+from tests.contract.store import AT, CALLS, OWNER, TOTALS, assistant_turn, completed, finished, new_turn
+from tests.databases import POSTGRES, SQLITE, postgres_database
+
+from runyard.db import reads, turns
+from runyard.db.accept import accept_turn
+from runyard.db.claims import give_back, queued_groups, take
+from runyard.db.closes import mark_closed
+from runyard.db.engine import Database
+from runyard.db.migrate import upgrade
+from runyard.db.turns import Held
+from runyard.db.workers import beat
+from runyard.ids import InvocationId, RunId, WorkerId
+
+pytestmark = pytest.mark.anyio
+
+Statement = tuple[str, Any]
+Work = Callable[[Any], Awaitable[object]]
+
+AGENTS = {"agent-1": "v1", "agent-3": "v1"}
+HELD = Held(run_id=RunId("run_5"), invocation_id=InvocationId("inv_5"), generation=0)
+FREE = new_turn(continues="run_1", agent="agent-0")
+
+
+@pytest.fixture(scope="module", params=[SQLITE, POSTGRES])
+def full_database_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    def filled(url: str) -> str:
+        upgrade(url)
+        fill(url, tenant_id=OWNER.tenant_id, user_id=OWNER.user_id)
+        return url
+
+    if request.param == "sqlite":
+        yield filled(f"sqlite:///{tmp_path_factory.mktemp('plans')}/runyard.db")
+        return
+    with postgres_database() as url:
+        yield filled(url)
+
+
+@pytest.fixture
+async def full_database(full_database_url: str) -> AsyncIterator[Database]:
+    opened = Database(full_database_url, pool_size=2)
+    yield opened
+    await opened.close()
+
+
+async def groups(connection: Any) -> object:
+    return await queued_groups(connection, ["queue-0"], list(AGENTS))
+
+
+async def claim(connection: Any) -> None:
+    found = await queued_groups(connection, ["queue-0"], list(AGENTS))
+    taken = await take(connection, found, worker_id=WorkerId(WORKER), agents=AGENTS, redis_run_id="redis", at=AT)
+    assert taken is not None
+
+
+async def held_by_worker(connection: Any) -> None:
+    assert await connection.run_sync(beat, WorkerId(WORKER)) != {}
+
+
+async def owned_runs(connection: Any) -> None:
+    before = (RUNS // 2, "run_x")
+    assert len(await reads.runs_of(connection, OWNER, reads.RunFilter(), before=before, limit=20)) == 20
+
+
+async def one_run(connection: Any) -> None:
+    assert await reads.run_of(connection, "run_1", OWNER) is not None
+    await reads.invocations_of(connection, "run_1", OWNER, before=(AT, "x"), limit=20)
+    await reads.messages_of(connection, "run_1", OWNER, after_seq=0, descending=False, limit=20)
+
+
+async def one_stream(connection: Any) -> None:
+    found = await reads.invocation_of_stream(connection, "st_1", OWNER)
+    assert found is not None
+    await reads.steps_of(connection, found[0])
+    await reads.invocations_by_stream(connection, [f"st_{number}" for number in range(30)])
+    await reads.accepted_run(connection, "inv_1")
+
+
+async def acceptance(connection: Any) -> None:
+    await accept_turn(connection, new_turn(session_id="s1"))
+    await accept_turn(connection, FREE)
+
+
+async def whole_turn(connection: Any) -> None:
+    await turns.load_run(connection, HELD.run_id)
+    await turns.load_messages(connection, HELD.run_id)
+    await turns.load_calls(connection, HELD.run_id, 2)
+    await turns.append_turn(connection, HELD, assistant_turn(4), CALLS, TOTALS, at=AT)
+    await turns.start_calls(connection, HELD, 4, starting=[0, 1], finished=[], at=AT)
+    await turns.finish_call(connection, HELD, 4, finished(0), at=AT)
+    await turns.append_results(connection, HELD, 4, finished=[finished(1)], content=[], at=AT)
+    await turns.settle(connection, HELD, completed(5), TOTALS, at=AT)
+    await mark_closed(connection, [HELD.invocation_id])
+
+
+async def hand_over(connection: Any) -> None:
+    assert await give_back(connection, HELD.run_id, HELD.generation) is not None
+
+
+EXPECTED: dict[Work, set[str]] = {
+    groups: {"ix_agent_runs_claim", "ix_agent_runs_running_tenant"},
+    claim: {"ix_agent_runs_claim", "ix_agent_inputs_unfolded"},
+    held_by_worker: {"ix_agent_runs_running_worker"},
+    owned_runs: {"ix_agent_runs_owner"},
+    one_run: {"ix_agent_invocations_run", "ix_agent_inputs_unfolded"},
+    one_stream: {"agent_invocations"},
+    acceptance: {"uq_agent_runs_session"},
+    whole_turn: set(),
+    hand_over: set(),
+}
+every_work = pytest.mark.parametrize("work", EXPECTED, ids=lambda work: work.__name__)
+
+
+@every_work
+async def test_no_table_is_read_from_end_to_end(full_database: Database, work: Work) -> None:
+    found = ""
+    for statement in await executed(full_database, work):
+        for plan in await plans(full_database, statement):
+            assert not WHOLE_TABLE.search(plan), f"{statement}\n{plan}"
+            found += plan
+    for index in EXPECTED[work]:
+        assert index in found, found
+
+
+WHOLE_TABLE = re.compile(r"Seq Scan on agent_|^SCAN (agent_\w+|queued|head|running)$", re.MULTILINE)
+"""Of `workers`, too few for an index, Postgres reads every row."""
+
+
+async def test_the_newest_runs_of_a_user_are_not_sorted(full_database: Database) -> None:
+    [statement] = await executed(full_database, owned_runs)
+    for plan in await plans(full_database, statement):
+        assert "ix_agent_runs_owner" in plan
+        assert not re.search(r"Sort|TEMP B-TREE", plan), plan
+
+
+async def test_the_best_of_a_group_is_not_sorted(full_database: Database) -> None:
+    best = [statement for statement in await executed(full_database, claim) if "LIMIT" in statement[0]][-1]
+    for plan in await plans(full_database, best):
+        assert "ix_agent_runs_claim" in plan
+        assert not re.search(r"Sort|TEMP B-TREE", plan), plan
+
+
+@pytest.mark.parametrize("full_database_url", [SQLITE], indirect=True)
+async def test_sqlite_steps_from_group_to_group(full_database: Database) -> None:
+    [statement] = await executed(full_database, groups)
+    [plan] = await plans(full_database, statement)
+    assert "SEARCH queued USING INDEX ix_agent_runs_claim ((queue,agent,tenant_id)>(?,?,?))" in plan
+
+
+@pytest.mark.parametrize("full_database_url", [POSTGRES], indirect=True)
+async def test_postgres_steps_from_group_to_group(full_database: Database) -> None:
+    """It reads one entry of the index a group, not one a queued run."""
+    [(statement, parameters)] = await executed(full_database, groups)
+
+    async def analyze(connection: Any) -> Any:
+        explained = await connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters)
+        return explained.scalar_one()
+
+    [plan] = await full_database.read(analyze)
+    visits = [
+        node["Actual Rows"] * node["Actual Loops"]
+        for node in nodes(plan["Plan"])
+        if node.get("Index Name") == "ix_agent_runs_claim"
+    ]
+    assert len(visits) == 2, "the first group, and the next one of each"
+    assert sum(visits) <= GROUPS + 1
+
+
+async def executed(database: Database, work: Work) -> list[Statement]:
+    """The statements of `work`, each once; what they wrote is rolled back."""
+    found: dict[str, Any] = {}
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, executemany: bool) -> None:
+        if statement.startswith(("SELECT", "WITH", "INSERT", "UPDATE", "DELETE")):
+            found[statement] = parameters[0] if executemany else parameters
+
+    sa.event.listen(database._engine.sync_engine, "before_cursor_execute", note)
+    async with database.transaction() as connection:
+        await work(connection)
+        await connection.rollback()
+    sa.event.remove(database._engine.sync_engine, "before_cursor_execute", note)
+    return list(found.items())
+
+
+async def plans(database: Database, statement: Statement) -> list[str]:
+    """How the database would execute a statement: for these parameters, and on Postgres for any."""
+    text, parameters = statement
+    explain = "EXPLAIN QUERY PLAN" if database.is_sqlite else "EXPLAIN"
+
+    async def custom(connection: Any) -> str:
+        rows = await connection.exec_driver_sql(f"{explain} {text}", parameters)
+        return "\n".join(row[-1] for row in rows)
+
+    async def generic(connection: Any) -> str:
+        numbers = {name: f"${number}" for number, name in enumerate(parameters, 1)}
+        numbered = re.sub(r"%\((\w+)\)s", lambda match: numbers[match[1]], text)
+        await connection.exec_driver_sql("SET LOCAL plan_cache_mode = force_generic_plan")
+        await connection.exec_driver_sql(f"PREPARE hot AS {numbered}")
+        rows = await connection.exec_driver_sql(f"EXPLAIN EXECUTE hot ({', '.join('NULL' for _ in numbers)})")
+        found = "\n".join(row[-1] for row in rows)
+        await connection.exec_driver_sql("DEALLOCATE hot")
+        return found
+
+    if database.is_sqlite:
+        return [await database.read(custom)]
+    return [await database.read(custom), await database.write(generic)]
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for inner in plan.get("Plans", []):
+        yield from nodes(inner)
