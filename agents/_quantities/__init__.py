@@ -1,0 +1,1 @@
+"""Arithmetic with units, for the agent `converter`."""
