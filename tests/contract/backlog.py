@@ -19,6 +19,7 @@ RUNS = 20_000
 GROUPS = 2 * 5 * 7  # queues, agents, tenants
 WORKER = "wk_0"
 OWNED_EVERY = 8  # of all runs, those that belong to one user
+UNCLOSED = 11  # the run whose stream is still open though it is settled
 
 _numbers = sa.select(sa.literal(0).label("n")).cte("numbers", recursive=True)
 _numbers = _numbers.union_all(sa.select(_numbers.c.n + 1).where(_numbers.c.n < RUNS - 1))
@@ -91,7 +92,8 @@ def _rows(tenant_id: str, user_id: str) -> dict[sa.Table, dict[str, sa.ColumnEle
             "roles": nothing,
             "options": some,
             "deaths": nothing,
-            "stream_closed": sa.true(),
+            "stream_closed": _n != UNCLOSED,
+            "settled_at": sa.case((status == "completed", 1)),
         },
         agent_messages: {
             "run_id": run,

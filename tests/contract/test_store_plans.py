@@ -16,7 +16,8 @@ from tests.databases import POSTGRES, SQLITE, postgres_database
 from runyard.db import reads, turns
 from runyard.db.accept import accept_turn
 from runyard.db.claims import give_back, queued_groups, take
-from runyard.db.closes import mark_closed
+from runyard.db.closes import late_closes, mark_closed
+from runyard.db.deaths import bury
 from runyard.db.engine import Database
 from runyard.db.migrate import upgrade
 from runyard.db.turns import Held
@@ -108,16 +109,27 @@ async def hand_over(connection: Any) -> None:
     assert await give_back(connection, HELD.run_id, HELD.generation) is not None
 
 
+async def late_streams(connection: Any) -> None:
+    assert [invocation.id for invocation in await late_closes(connection)] == ["inv_11"]
+    await mark_closed(connection, [InvocationId("inv_11")])
+
+
+async def death(connection: Any) -> None:
+    assert await connection.run_sync(bury, WorkerId(WORKER), 0) is not None
+
+
 EXPECTED: dict[Work, set[str]] = {
     groups: {"ix_agent_runs_claim", "ix_agent_runs_running_tenant"},
     claim: {"ix_agent_runs_claim", "ix_agent_inputs_unfolded"},
-    held_by_worker: {"ix_agent_runs_running_worker"},
+    held_by_worker: {"ix_agent_runs_worker"},
     owned_runs: {"ix_agent_runs_owner"},
     one_run: {"ix_agent_invocations_run", "ix_agent_inputs_unfolded"},
     one_stream: {"agent_invocations"},
     acceptance: {"uq_agent_runs_session"},
     whole_turn: set(),
     hand_over: set(),
+    late_streams: {"ix_agent_invocations_unclosed"},
+    death: {"ix_agent_runs_worker"},
 }
 every_work = pytest.mark.parametrize("work", EXPECTED, ids=lambda work: work.__name__)
 
@@ -135,6 +147,17 @@ async def test_no_table_is_read_from_end_to_end(full_database: Database, work: W
 
 WHOLE_TABLE = re.compile(r"Seq Scan on agent_|^SCAN (agent_\w+|queued|head|running)$", re.MULTILINE)
 """Of `workers`, too few for an index, Postgres reads every row."""
+
+
+@pytest.mark.parametrize("full_database_url", [POSTGRES], indirect=True)
+@every_work
+async def test_postgres_reads_no_table_from_end_to_end(full_database: Database, work: Work) -> None:
+    """As it happens, the checks of foreign keys included, which no plan shows."""
+    async with full_database.transaction() as connection:
+        await work(connection)
+        scanned = sa.text("SELECT relname FROM pg_stat_xact_user_tables WHERE seq_scan > 0")
+        assert set((await connection.execute(scanned)).scalars()) <= {"workers"}
+        await connection.rollback()
 
 
 async def test_the_newest_runs_of_a_user_are_not_sorted(full_database: Database) -> None:
@@ -207,7 +230,8 @@ async def plans(database: Database, statement: Statement) -> list[str]:
         numbered = re.sub(r"%\((\w+)\)s", lambda match: numbers[match[1]], text)
         await connection.exec_driver_sql("SET LOCAL plan_cache_mode = force_generic_plan")
         await connection.exec_driver_sql(f"PREPARE hot AS {numbered}")
-        rows = await connection.exec_driver_sql(f"EXPLAIN EXECUTE hot ({', '.join('NULL' for _ in numbers)})")
+        values = f"({', '.join('NULL' for _ in numbers)})" if numbers else ""
+        rows = await connection.exec_driver_sql(f"EXPLAIN EXECUTE hot {values}")
         found = "\n".join(row[-1] for row in rows)
         await connection.exec_driver_sql("DEALLOCATE hot")
         return found

@@ -90,11 +90,12 @@ agent_runs = sa.Table(
         postgresql_where=sa.text("status = 'queued'"),
         sqlite_where=sa.text("status = 'queued'"),
     ),
+    # Also what the foreign key searches when a worker's row is deleted.
     sa.Index(
-        "ix_agent_runs_running_worker",
+        "ix_agent_runs_worker",
         "worker_id",
-        postgresql_where=sa.text("status = 'running'"),
-        sqlite_where=sa.text("status = 'running'"),
+        postgresql_where=sa.text("worker_id IS NOT NULL"),
+        sqlite_where=sa.text("worker_id IS NOT NULL"),
     ),
     sa.Index(
         "ix_agent_runs_running_tenant",
@@ -137,7 +138,7 @@ agent_invocations = sa.Table(
         "ix_agent_invocations_unclosed",
         "settled_at",
         postgresql_where=sa.text("settled_at IS NOT NULL AND NOT stream_closed"),
-        sqlite_where=sa.text("settled_at IS NOT NULL AND NOT stream_closed"),
+        sqlite_where=sa.text("settled_at IS NOT NULL AND stream_closed = 0"),  # as statements have it there
     ),
 )
 """One call on a run, from its input to its terminal frame.

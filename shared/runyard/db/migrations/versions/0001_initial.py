@@ -62,7 +62,7 @@ def upgrade() -> None:
     op.create_index('ix_agent_runs_claim', 'agent_runs', ['queue', 'agent', 'tenant_id', 'rank', 'id'], unique=False, postgresql_where=sa.text("status = 'queued'"), sqlite_where=sa.text("status = 'queued'"))
     op.create_index('ix_agent_runs_owner', 'agent_runs', ['tenant_id', 'user_id', 'last_activity_at', 'id'], unique=False)
     op.create_index('ix_agent_runs_running_tenant', 'agent_runs', ['tenant_id'], unique=False, postgresql_where=sa.text("status = 'running'"), sqlite_where=sa.text("status = 'running'"))
-    op.create_index('ix_agent_runs_running_worker', 'agent_runs', ['worker_id'], unique=False, postgresql_where=sa.text("status = 'running'"), sqlite_where=sa.text("status = 'running'"))
+    op.create_index('ix_agent_runs_worker', 'agent_runs', ['worker_id'], unique=False, postgresql_where=sa.text('worker_id IS NOT NULL'), sqlite_where=sa.text('worker_id IS NOT NULL'))
     op.create_index('uq_agent_runs_session', 'agent_runs', ['tenant_id', 'agent', 'user_id', 'session_id'], unique=True)
     op.create_table('agent_calls',
     sa.Column('run_id', sa.Text(), nullable=False),
@@ -122,7 +122,7 @@ def upgrade() -> None:
     sa.UniqueConstraint('stream_id', name=op.f('uq_agent_invocations_stream_id'))
     )
     op.create_index('ix_agent_invocations_run', 'agent_invocations', ['run_id', 'created_at', 'id'], unique=False)
-    op.create_index('ix_agent_invocations_unclosed', 'agent_invocations', ['settled_at'], unique=False, postgresql_where=sa.text('settled_at IS NOT NULL AND NOT stream_closed'), sqlite_where=sa.text('settled_at IS NOT NULL AND NOT stream_closed'))
+    op.create_index('ix_agent_invocations_unclosed', 'agent_invocations', ['settled_at'], unique=False, postgresql_where=sa.text('settled_at IS NOT NULL AND NOT stream_closed'), sqlite_where=sa.text('settled_at IS NOT NULL AND stream_closed = 0'))
     op.create_table('agent_messages',
     sa.Column('run_id', sa.Text(), nullable=False),
     sa.Column('seq', sa.Integer(), autoincrement=False, nullable=False),
@@ -145,14 +145,14 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table('agent_messages')
-    op.drop_index('ix_agent_invocations_unclosed', table_name='agent_invocations', postgresql_where=sa.text('settled_at IS NOT NULL AND NOT stream_closed'), sqlite_where=sa.text('settled_at IS NOT NULL AND NOT stream_closed'))
+    op.drop_index('ix_agent_invocations_unclosed', table_name='agent_invocations', postgresql_where=sa.text('settled_at IS NOT NULL AND NOT stream_closed'), sqlite_where=sa.text('settled_at IS NOT NULL AND stream_closed = 0'))
     op.drop_index('ix_agent_invocations_run', table_name='agent_invocations')
     op.drop_table('agent_invocations')
     op.drop_index('ix_agent_inputs_unfolded', table_name='agent_inputs', postgresql_where=sa.text('folded_in_seq IS NULL'), sqlite_where=sa.text('folded_in_seq IS NULL'))
     op.drop_table('agent_inputs')
     op.drop_table('agent_calls')
     op.drop_index('uq_agent_runs_session', table_name='agent_runs')
-    op.drop_index('ix_agent_runs_running_worker', table_name='agent_runs', postgresql_where=sa.text("status = 'running'"), sqlite_where=sa.text("status = 'running'"))
+    op.drop_index('ix_agent_runs_worker', table_name='agent_runs', postgresql_where=sa.text('worker_id IS NOT NULL'), sqlite_where=sa.text('worker_id IS NOT NULL'))
     op.drop_index('ix_agent_runs_running_tenant', table_name='agent_runs', postgresql_where=sa.text("status = 'running'"), sqlite_where=sa.text("status = 'running'"))
     op.drop_index('ix_agent_runs_owner', table_name='agent_runs')
     op.drop_index('ix_agent_runs_claim', table_name='agent_runs', postgresql_where=sa.text("status = 'queued'"), sqlite_where=sa.text("status = 'queued'"))
