@@ -45,8 +45,7 @@ def calculate(expression: str, result_in: str | None = None) -> str:
 
     Args:
         expression: What to compute, for example 12 * (3 + 4), 15% of 80 or 2.5 h * 60 km/h.
-        result_in: What to tell the result in, for example km/h. Left out, it is in the units of the expression,
-            or in SI.
+        result_in: What to tell the result in, for example km/h. Left out, it is told as written, or in SI.
     """
     evaluation = evaluate(expression, UNITS)
     value, named = UNITS.expressed(evaluation, result_in)

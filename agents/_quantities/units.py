@@ -56,8 +56,12 @@ class Units:
         Raises:
             CalculationError: it cannot be read, or names what is no unit.
         """
-        scale = self._scales.get(self._spelled(text.strip()) or "")
-        return scale or Scale(unit=evaluate(text, self).result)
+        if scale := self._scales.get(self._spelled(text.strip()) or ""):
+            return scale
+        evaluation = evaluate(text, self)
+        if not evaluation.units:
+            raise CalculationError(f'"{text}" names no unit')
+        return Scale(unit=evaluation.result)
 
     def convert(self, amount: float, origin: str, goal: str) -> float:
         """How many of one unit an amount of another is.
