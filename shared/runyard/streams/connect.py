@@ -1,5 +1,8 @@
-"""The one way to a Redis client for frames."""
+"""The one way to a Redis client for frames, and to an answer from it."""
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -20,8 +23,8 @@ def connect(url: str) -> Redis:
     """`redis://`, `rediss://` or `unix://` -> a client that connects with its first command; close it with `aclose()`.
 
     Nothing is retried inside: after a call without an answer only its sender knows whether a repeat is safe. A pooled
-    connection that died idle is replaced before use. Blocking reads get connections of their own
-    (`runyard.streams.subscription`): here they would run into the reply timeout.
+    connection that died idle is replaced before use. Every call stands inside `answered`. Blocking reads get
+    connections of their own (`runyard.streams.subscription`).
     """
     options: dict[str, Any] = {
         "protocol": 2,  # RESP3 sends published messages as push types, which redis-py dispatches at a higher cost
@@ -30,7 +33,9 @@ def connect(url: str) -> Redis:
         "max_connections": CONNECTIONS_MAX,
         "timeout": REPLY_TIMEOUT_S,  # to wait for a free connection
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
-        "socket_timeout": REPLY_TIMEOUT_S,
+        # With a timeout here redis-py sends through asyncio.wait_for, which on Python 3.11 loses a cancellation that
+        # meets the end of the send: a task told to stop would go on. `answered` has the timeout instead.
+        "socket_timeout": None,
         "retry": Retry(NoBackoff(), 0),
     }
     if not url.startswith("unix://"):
@@ -41,17 +46,24 @@ def connect(url: str) -> Redis:
     return client
 
 
+@contextlib.asynccontextmanager
+async def answered() -> AsyncIterator[None]:
+    """Around commands: an answer within `REPLY_TIMEOUT_S`, or StoreUnavailable. What was sent may have been done."""
+    try:
+        async with asyncio.timeout(REPLY_TIMEOUT_S):
+            yield
+    except (RedisError, OSError) as error:
+        raise StoreUnavailable("Redis does not answer") from error
+
+
 async def redis_run_id(client: Redis) -> str:
     """Changes when the server restarts, and with the server: what was written under another one may be lost.
 
     Raises:
         StoreUnavailable
     """
-    try:
-        server = await client.info("server")
-    except (RedisError, OSError) as error:
-        raise StoreUnavailable("Redis does not answer") from error
-    return str(server["run_id"])
+    async with answered():
+        return str((await client.info("server"))["run_id"])
 
 
 def _as_parsed(response: Any, **_options: Any) -> Any:

@@ -5,10 +5,9 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
-from runyard.errors import StoreUnavailable
 from runyard.frames import Frame
+from runyard.streams.connect import answered
 from runyard.streams.keys import StreamKeys
 
 PAGE = 500
@@ -52,10 +51,8 @@ class FrameReader:
 
     async def read(self, stream_id: str, after: int, count: int = PAGE) -> list[Frame]:
         """The next `count` frames at most whose number is above `after`; empty: none is stored."""
-        try:
+        async with answered():
             entries = await self._execute("XRANGE", self.keys.frames(stream_id), f"({after}-0", "+", "COUNT", count)
-        except (RedisError, OSError) as error:
-            raise StoreUnavailable("Redis does not answer") from error
         return [_frame(seq, fields) for seq, fields in entries]
 
     async def info(self, stream_id: str) -> StreamInfo | None:
@@ -66,10 +63,8 @@ class FrameReader:
         pipeline = self._client.pipeline(transaction=False)
         for stream_id in stream_ids:
             pipeline.hmget(self.keys.meta(stream_id), _META)
-        try:
+        async with answered():
             replies = await pipeline.execute()
-        except (RedisError, OSError) as error:
-            raise StoreUnavailable("Redis does not answer") from error
         return {
             stream_id: StreamInfo(StreamState(meta[0].decode()), *map(int, meta[1:]))
             for stream_id, meta in zip(stream_ids, replies, strict=True)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from redis.asyncio import Redis
-from redis.exceptions import ReadOnlyError, RedisError
+from redis.exceptions import ReadOnlyError
 
-from runyard.errors import StoreUnavailable
 from runyard.frames import FRAME_OVERHEAD_BYTES
+from runyard.streams.connect import answered
 from runyard.streams.ops import Answer, Argument, Close, Op, Status
 from runyard.streams.reader import FrameReader
 
@@ -34,14 +34,13 @@ class FrameStore(FrameReader):
         for op in ops:
             keys += (self.keys.frames(op.stream_id), self.keys.meta(op.stream_id))
             arguments += op.arguments()
-        try:
-            replies = await self._script(keys, arguments)
-        except ReadOnlyError as error:
-            # Connected to a primary that became a replica: connect anew, the name leads to the new one by now.
-            await self._client.connection_pool.disconnect(inuse_connections=False)
-            raise StoreUnavailable("Redis cannot be written") from error
-        except (RedisError, OSError) as error:
-            raise StoreUnavailable("Redis does not answer") from error
+        async with answered():
+            try:
+                replies = await self._script(keys, arguments)
+            except ReadOnlyError:
+                # The primary became a replica: connect anew, the name leads to the new one by now.
+                await self._client.connection_pool.disconnect(inuse_connections=False)
+                raise
         return [Answer(Status(status.decode()), last, created=made == [1]) for status, last, *made in replies]
 
     async def close(self, close: Close) -> Answer:

@@ -14,6 +14,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from runyard.streams.backoff import Backoff
+from runyard.streams.connect import REPLY_TIMEOUT_S
 
 PING_S = 10.0
 """A connection from which nothing came between two pings is dead: found after 20 s at most."""
@@ -49,6 +50,8 @@ class Subscription:
     def add(self, channel: bytes) -> None:
         self._wanted.add(channel)
         self._touch(channel)
+        if channel in self._sent and channel not in self._unconfirmed:
+            self._on_subscribed(channel)  # added again before its removal was sent
 
     def remove(self, channel: bytes) -> None:
         self._wanted.discard(channel)
@@ -64,7 +67,8 @@ class Subscription:
         while True:
             connection = self._make_connection()
             try:
-                await connection.connect()  # type: ignore[no-untyped-call]  # redis-py has no annotation there
+                async with asyncio.timeout(REPLY_TIMEOUT_S):
+                    await connection.connect()  # type: ignore[no-untyped-call]  # redis-py has no annotation there
                 log.info("subscription.connected", channels=len(self._wanted))
                 backoff.reset()
                 await self._serve(connection)
@@ -115,7 +119,7 @@ class Subscription:
                     raise RedisConnectionError("nothing came since the last ping")
                 self._heard = False
                 ping_at = loop.time() + PING_S
-                await connection.send_command("PING", check_health=False)
+                await self._command(connection, "PING")
             self._changed.clear()
             touched, self._touched = self._touched, set()
             await self._send(connection, "UNSUBSCRIBE", list((touched - self._wanted) & self._sent))
@@ -129,4 +133,8 @@ class Subscription:
                 self._unconfirmed.update(some)
             else:
                 self._sent.difference_update(some)
-            await connection.send_command(command, *some, check_health=False)
+            await self._command(connection, command, *some)
+
+    async def _command(self, connection: AbstractConnection, *arguments: str | bytes) -> None:
+        async with asyncio.timeout(REPLY_TIMEOUT_S):
+            await connection.send_command(*arguments, check_health=False)

