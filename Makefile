@@ -19,6 +19,7 @@ check: venv
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	.venv/bin/hadolint Dockerfile
 	@$(MAKE) --no-print-directory test
 
 bench: venv
