@@ -1,5 +1,7 @@
 import pytest
 
+pytest_plugins = ["tests.integration.fixtures"]
+
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:

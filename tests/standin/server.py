@@ -115,6 +115,10 @@ class Standin:
     def gate(self, name: str) -> Gate:
         return self._state.gates[name]
 
+    def reset(self) -> None:
+        """Forget scripts and requests, open every gate. Transcripts of before stay known: they may go on."""
+        self._state.reset()
+
     # What it saw -----------------------------------------------------------------------------------------------
 
     @property

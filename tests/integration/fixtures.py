@@ -1,0 +1,66 @@
+"""The stacks as fixtures, started once a session, when the first test asks for them; their logs beside what failed."""
+
+import secrets
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import contextmanager
+
+import pytest
+from tests.integration.stack import Stack, postgres_and_redis, sqlite_and_valkey, starting_stack
+
+SQLITE = pytest.param("sqlite", id="sqlite")
+POSTGRES = pytest.param("postgres", id="postgres", marks=pytest.mark.postgres)
+on_sqlite = pytest.mark.parametrize("stack", [SQLITE], indirect=True)
+on_postgres = pytest.mark.parametrize("stack", [POSTGRES], indirect=True)
+
+LOG_LINES = 60
+
+
+@pytest.fixture(scope="session")
+async def sqlite_stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack]:
+    folder = tmp_path_factory.mktemp("sqlite-stack")
+    with sqlite_and_valkey(folder) as backing:
+        async with starting_stack(backing, folder) as stack:
+            yield stack
+
+
+@pytest.fixture(scope="session")
+async def postgres_stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack]:
+    folder = tmp_path_factory.mktemp("postgres-stack")
+    with postgres_and_redis() as backing:
+        async with starting_stack(backing, folder) as stack:
+            yield stack
+
+
+@pytest.fixture(params=[SQLITE, POSTGRES])
+def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
+    """SQLite with a Valkey of its own, and Postgres with Redis. What one test scripted is forgotten after it."""
+    found: Stack = request.getfixturevalue(f"{request.param}_stack")
+    with _used_by_one_test(found):
+        yield found
+
+
+@contextmanager
+def _used_by_one_test(stack: Stack) -> Iterator[None]:
+    yield
+    unexpected = list(stack.standin.unexpected)
+    stack.standin.reset()
+    assert not unexpected, f"the stand-in met what no test foresaw: {unexpected}"
+
+
+@pytest.fixture
+def unique() -> str:
+    """A word that no other test says: for gates, for what a conversation is found by."""
+    return f"t{secrets.token_hex(6)}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    used = getattr(item, "funcargs", {}).get("stack")
+    if report.failed and isinstance(used, Stack):
+        for process in used.processes:
+            lines = process.log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+            report.sections.append((f"log of {process.log.stem}", "\n".join(lines)))
+    return report
