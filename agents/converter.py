@@ -87,4 +87,5 @@ converter = agent(
         "Answer in one or two sentences. Round to a precision that fits the question and say so when you round."
     ),
     tools=[calculate, convert, list_units],
+    model="claude-sonnet-5-5",
 )

@@ -93,4 +93,4 @@ def instructions(ctx: RunContext) -> str:
     )
 
 
-researcher = agent(system=instructions, tools=[search_docs, read_doc, list_docs])
+researcher = agent(system=instructions, tools=[search_docs, read_doc, list_docs], model="claude-sonnet-5-5")
