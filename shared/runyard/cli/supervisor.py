@@ -53,7 +53,7 @@ async def supervise(work: Callable[[Supervisor], Coroutine[Any, Any, None]], *, 
         supervisor = Supervisor(group, show)
         loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and that stays
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup's wish is kept
                 loop.add_signal_handler(number, supervisor.on_signal)
         try:
             await race(work(supervisor), supervisor.stop_asked(), _leader_stays(group))
