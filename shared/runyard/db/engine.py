@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import orjson
@@ -69,7 +68,6 @@ def sync_engine(url: str, *, statement_timeout_ms: int | None = None) -> sa.Engi
     On SQLite every transaction begins IMMEDIATE.
     """
     if _is_sqlite(url):
-        Path(sa.make_url(url).database or "").parent.mkdir(parents=True, exist_ok=True)
         timeout_ms = statement_timeout_ms or SQLITE_BUSY_TIMEOUT_MS
         engine = sa.create_engine(url, pool_size=1, max_overflow=0, **_ENGINE_OPTIONS)
         _configure_sqlite(engine, timeout_ms)

@@ -6,6 +6,7 @@ migrates and the rest find the work done; one that is killed half way leaves not
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import sqlalchemy as sa
 from alembic import command
@@ -26,10 +27,12 @@ def upgrade(database_url: str) -> None:
     """Bring the schema to this version's revision; waits for another process that does so, 60 s at most.
 
     Raises:
-        StartError: the database cannot be reached, or the lock was not free in time.
+        StartError: the database cannot be reached or changed, or the lock was not free in time.
     """
     engine = sync_engine(database_url, statement_timeout_ms=LOCK_WAIT_MS)
     try:
+        if engine.dialect.name == "sqlite":
+            Path(engine.url.database or "").parent.mkdir(parents=True, exist_ok=True)
         with engine.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
@@ -37,8 +40,8 @@ def upgrade(database_url: str) -> None:
             config.attributes["connection"] = connection
             if not _is_newer(connection, ScriptDirectory.from_config(config)):
                 command.upgrade(config, "head")
-    except sa.exc.OperationalError as error:
-        raise StartError(f"the database cannot be migrated: {_one_line(error)}") from error
+    except (sa.exc.DBAPIError, OSError) as error:
+        raise StartError(f"the database cannot be migrated: {_one_line(error)} (RUNYARD_DATABASE_URL)") from error
     finally:
         engine.dispose()
 
@@ -65,7 +68,7 @@ def wait_for_revision(
                     if _revision(connection) == script.get_current_head() or _is_newer(connection, script):
                         return
                 reason = "the database has not been migrated: run `runyard migrate`"
-            except sa.exc.OperationalError as error:
+            except sa.exc.DBAPIError as error:
                 reason = f"the database cannot be reached: {_one_line(error)} (RUNYARD_DATABASE_URL)"
             if clock() >= deadline:
                 raise StartError(reason)
@@ -91,5 +94,5 @@ def _is_newer(connection: sa.Connection, script: ScriptDirectory) -> bool:
     return revision is not None and revision not in {known.revision for known in script.walk_revisions()}
 
 
-def _one_line(error: sa.exc.OperationalError) -> str:
-    return str(error.orig).splitlines()[0]
+def _one_line(error: sa.exc.DBAPIError | OSError) -> str:
+    return str(error.orig if isinstance(error, sa.exc.DBAPIError) else error).splitlines()[0]

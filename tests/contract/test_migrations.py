@@ -1,0 +1,241 @@
+"""The schema: one process migrates while the rest wait, and what it makes is what the code expects."""
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from tests.databases import POSTGRES
+
+from runyard.db import migrate
+from runyard.db.engine import sync_engine
+from runyard.db.migrate import upgrade, wait_for_revision
+from runyard.db.tables import metadata
+from runyard.errors import StartError
+
+HEAD = ScriptDirectory.from_config(migrate._config()).get_current_head()
+SCRIPT = Path(__file__).with_name("migrating.py")
+
+
+class Process:
+    """One run of `migrating.py`."""
+
+    def __init__(self, database_url: str, until: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, SCRIPT, database_url, until], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def says(self, *lines: str) -> None:
+        assert self._process.stdout is not None
+        for line in lines:
+            assert self._process.stdout.readline() == f"{line}\n"
+
+    def last_words(self) -> str:
+        assert self._process.stdout is not None
+        word = self._process.stdout.readline().rstrip("\n")
+        assert self._process.wait() == 0
+        return word
+
+    def go(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def kill(self) -> None:
+        self._process.kill()
+        with self._process:
+            pass
+
+
+@contextlib.contextmanager
+def processes(database_url: str, number: int, *, until: str = "never") -> Iterator[list[Process]]:
+    """Processes that are ready to migrate."""
+    started = [Process(database_url, until) for _ in range(number)]
+    try:
+        for process in started:
+            process.says("ready")
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+
+
+@contextlib.contextmanager
+def connection_to(database_url: str) -> Iterator[sa.Connection]:
+    engine = sync_engine(database_url)
+    try:
+        with engine.connect() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def test_of_five_processes_that_start_together_one_migrates(empty_database_url: str) -> None:
+    with processes(empty_database_url, 5) as five:
+        for process in five:
+            process.go()
+        for process in five:
+            process.says("waiting")
+        assert sorted(process.last_words() for process in five) == ["done 0"] * 4 + ["done 1"]
+    assert revision(empty_database_url) == HEAD
+
+
+def test_others_take_over_from_one_that_is_killed(empty_database_url: str) -> None:
+    with (
+        processes(empty_database_url, 1, until="CREATE TABLE agent_runs") as [first],
+        processes(empty_database_url, 2) as others,
+    ):
+        first.go()
+        first.says("waiting", "half way")
+        for process in others:
+            process.go()
+            process.says("waiting")
+        first.kill()
+        assert sorted(process.last_words() for process in others) == ["done 0", "done 1"]
+    assert revision(empty_database_url) == HEAD
+
+
+def test_a_migration_that_is_killed_leaves_nothing(empty_database_url: str) -> None:
+    with processes(empty_database_url, 1, until="CREATE TABLE agent_runs") as [process]:
+        process.go()
+        process.says("waiting", "half way")
+        process.kill()
+    with connection_to(empty_database_url) as connection:
+        assert sa.inspect(connection).get_table_names() == []
+    upgrade(empty_database_url)
+    assert revision(empty_database_url) == HEAD
+
+
+def test_migrating_again_changes_nothing(database_url: str) -> None:
+    with connection_to(database_url) as connection:
+        before = shape(connection)
+    upgrade(database_url)
+    with connection_to(database_url) as connection:
+        assert shape(connection) == before
+
+
+def test_the_migrations_make_what_the_code_declares(database_url: str) -> None:
+    """alembic compares tables and columns, `shape` also checks and the conditions of indexes."""
+    with connection_to(database_url) as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        migrated = shape(connection)
+        metadata.drop_all(connection)
+        metadata.create_all(connection)
+        assert migrated == shape(connection)
+
+
+def test_the_migrations_can_be_taken_back(database_url: str) -> None:
+    config = migrate._config()
+    with connection_to(database_url) as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "base")
+        connection.commit()
+        assert shape(connection) == {}
+    upgrade(database_url)
+    assert revision(database_url) == HEAD
+
+
+def test_a_schema_of_a_newer_version_is_left_alone(database_url: str) -> None:
+    """While two versions run side by side, the newer one migrates and the older one goes on with what it finds."""
+    set_revision(database_url, "9999_from_the_future")
+    upgrade(database_url)
+    wait_for_revision(database_url, wait_s=0)
+    assert revision(database_url) == "9999_from_the_future"
+
+
+class Clock:
+    """Time passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def sleep(self, duration_s: float) -> None:
+        self.now_s += duration_s
+
+
+def test_an_unmigrated_database_is_waited_for_then_told(empty_database_url: str) -> None:
+    clock = Clock()
+    with pytest.raises(StartError, match=r"^the database has not been migrated: run `runyard migrate`$"):
+        wait_for_revision(empty_database_url, clock=clock, sleep=clock.sleep)
+    assert clock.now_s == migrate.REVISION_WAIT_S
+
+
+def test_a_database_that_is_migrated_meanwhile_is_found(empty_database_url: str) -> None:
+    clock = Clock()
+
+    def sleep(duration_s: float) -> None:
+        clock.sleep(duration_s)
+        if clock.now_s == 3 * migrate.POLL_S:
+            upgrade(empty_database_url)
+
+    wait_for_revision(empty_database_url, clock=clock, sleep=sleep)
+    assert clock.now_s == 3 * migrate.POLL_S
+
+
+UNREACHABLE = ["postgresql://postgres:hunter2@127.0.0.1:1/runyard", "sqlite:////proc/nowhere/runyard.db"]
+
+
+@pytest.mark.parametrize("url", UNREACHABLE, ids=["postgres", "sqlite"])
+def test_a_database_out_of_reach_is_told_in_one_line(url: str) -> None:
+    clock = Clock()
+    with pytest.raises(StartError) as waiting:
+        wait_for_revision(url, wait_s=1, clock=clock, sleep=clock.sleep)
+    with pytest.raises(StartError) as migrating:
+        upgrade(url)
+    for said in (str(waiting.value), str(migrating.value)):
+        assert "\n" not in said
+        assert "hunter2" not in said
+        assert "RUNYARD_DATABASE_URL" in said
+
+
+@pytest.mark.parametrize("empty_database_url", [POSTGRES], indirect=True)
+def test_a_user_who_may_not_migrate_is_told_so_in_one_line(empty_database_url: str) -> None:
+    with connection_to(empty_database_url) as connection:
+        connection.execute(sa.text("REVOKE CREATE ON SCHEMA public FROM PUBLIC"))
+        connection.execute(sa.text(f"ALTER DATABASE {connection.engine.url.database} SET role = pg_monitor"))
+        connection.commit()
+    with pytest.raises(StartError, match=r"^the database cannot be migrated: permission denied [^\n]+$"):
+        upgrade(empty_database_url)
+
+
+def test_a_lock_that_does_not_come_free_is_told(empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migrate, "LOCK_WAIT_MS", 20)
+    with processes(empty_database_url, 1, until="CREATE TABLE agent_runs") as [holder]:
+        holder.go()
+        holder.says("waiting", "half way")
+        with pytest.raises(StartError, match=r"^the database cannot be migrated: [^\n]+$"):
+            upgrade(empty_database_url)
+
+
+def revision(database_url: str) -> str | None:
+    with connection_to(database_url) as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def set_revision(database_url: str, name: str) -> None:
+    with connection_to(database_url) as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = :name"), {"name": name})
+        connection.commit()
+
+
+def shape(connection: sa.Connection) -> dict[str, Any]:
+    """All of the schema that the database can tell, checks and conditions of indexes included."""
+    inspector = sa.inspect(connection)
+    parts = ("columns", "pk_constraint", "foreign_keys", "indexes", "unique_constraints", "check_constraints")
+    return {
+        table: {part: json.dumps(getattr(inspector, f"get_{part}")(table), default=str) for part in parts}
+        for table in inspector.get_table_names()
+        if table != "alembic_version"
+    }
