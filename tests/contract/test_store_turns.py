@@ -19,7 +19,6 @@ from tests.contract.store import (
 from runyard.db import reads
 from runyard.db.accept import accept_turn
 from runyard.db.claims import Claim
-from runyard.db.closes import mark_closed
 from runyard.db.engine import Database
 from runyard.db.records import Call, Invocation, Run
 from runyard.db.turns import (
@@ -158,14 +157,6 @@ async def test_a_new_turn_leaves_the_settled_invocation_as_it_was(database: Data
     found = await database.read(reads.invocation_of, claim.invocation.id, OWNER)
     assert found is not None
     assert found[0] == settled
-
-
-async def test_a_stream_is_closed_for_good(database: Database, claim: Claim) -> None:
-    await database.write(settle, held(claim), completed(1), TOTALS, at=AT + 9)
-    for _ in range(2):
-        await database.write(mark_closed, [claim.invocation.id, "inv_unknown"])
-        assert (await state(database, claim))[1].stream_closed
-    await database.write(mark_closed, [])
 
 
 async def test_a_reset_stream_keeps_its_base(database: Database, claim: Claim) -> None:
