@@ -14,6 +14,7 @@ GUARD_S = 60.0
 """A start imports for seconds on a loaded machine; only a fault takes this long."""
 
 POLL_S = 0.02
+COMPLAINTS = (None, "error", "critical")
 WORKSPACE = Path(__file__).resolve().parents[2]
 
 
@@ -74,6 +75,10 @@ class Process:
 
         event: dict[str, Any] = await eventually(found, f"event {name!r} in {self.log.name}")
         return event
+
+    def complaints(self) -> list[dict[str, Any]]:
+        """What no log of a healthy process holds: errors, and lines of whoever writes past the log."""
+        return [event for event in self.events() if event.get("level") in COMPLAINTS]
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)

@@ -22,6 +22,7 @@ from runyard.db.migrate import upgrade
 
 AGENTS = Path(__file__).parent / "agents"
 MODEL = "claude-sonnet-4-5"
+ALLOWED_MODEL = "claude-of-the-future"
 API_KEY = "sk-ant-the-good-key-of-the-tests"
 BAD_KEY = "sk-ant-a-key-that-was-revoked"
 
@@ -90,6 +91,7 @@ class Stack:
             "RUNYARD_PORT": "0",
             "RUNYARD_AGENTS": str(AGENTS),
             "RUNYARD_MODEL": MODEL,
+            "RUNYARD_MODELS_ALLOWED": ALLOWED_MODEL,
             "ANTHROPIC_API_KEY": API_KEY,
             "ANTHROPIC_BASE_URL": self.standin.base_url,
             "RUNYARD_TEST_FOLDER": str(self.folder),
@@ -197,6 +199,8 @@ async def starting_stack(backing: Backing, folder: Path) -> AsyncIterator[Stack]
                     await worker.logged("worker registered")
                     stack.gateway = gateway
                     yield stack
+                    assert [await process.stop(), await worker.stop()] == [0, 0]
+                    assert process.complaints() + worker.complaints() == []
         finally:
             stack.redis.close()
             stack.database.dispose()

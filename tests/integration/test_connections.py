@@ -1,0 +1,74 @@
+"""Links to database and Redis do not grow with runs or readers, and none is held while something streams."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+from tests.clients.api import Api
+from tests.integration.fixtures import on_postgres
+from tests.integration.processes import eventually
+from tests.integration.stack import Stack
+from tests.standin import By, calls, hold, says
+
+pytestmark = pytest.mark.anyio
+
+IN_A_ROW = 50
+AT_ONCE = 8
+FILLS_THE_POOLS = 32
+RUNS = 25
+
+
+async def test_links_do_not_grow_with_the_number_of_runs(stack: Stack) -> None:
+    """The tools use clients of the process (`agents/wired.py`), the counter says whether each of them worked."""
+    stack.standin.answers(calls("count").calls("count"), says("counted"), by=By.TURN)
+    api = stack.gateway.user()
+    key = f"{stack.backing.prefix}:counter"
+    stack.redis.delete(key)
+    await at_once(api, FILLS_THE_POOLS)
+    before = links(stack)
+    for _ in range(IN_A_ROW):
+        await at_once(api, 1)
+    await at_once(api, AT_ONCE)
+    assert links(stack) <= before
+    assert int(stack.redis.get(key) or 0) == 2 * (FILLS_THE_POOLS + IN_A_ROW + AT_ONCE)
+
+
+async def at_once(api: Api, count: int) -> None:
+    results = await asyncio.gather(*(api.run("wired", "count") for _ in range(count)))
+    assert {result["status"] for result in results} == {"completed"}
+
+
+def links(stack: Stack) -> int:
+    """Of all processes of the stack: to Redis where it is the stack's own, else to Postgres."""
+    if stack.name == "sqlite":
+        return len(stack.redis.client_list())
+    ((count,),) = stack.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+    return int(count)
+
+
+@on_postgres
+async def test_open_streams_hold_no_link(stack: Stack, unique: str) -> None:
+    """Two readers a run: more runs than the worker has links, more readers than the gateway has."""
+    stack.standin.answers(*[says("begun ", hold(unique), "ended")] * RUNS)
+    api = stack.gateway.user()
+    async with AsyncExitStack() as exits:
+        readings = [await exits.enter_async_context(api.streaming("talker")) for _ in range(RUNS)]
+        for reading in readings[:]:
+            await reading.until_text("begun ")
+            readings.append(await exits.enter_async_context(api.resuming(reading.stream_id)))
+        await eventually(lambda: not in_transaction(stack), "moment without a transaction that idles")
+        assert len(await asyncio.gather(*(api.get("/v1/runs") for _ in range(RUNS)))) == RUNS
+        for response in await asyncio.gather(*(api.get("/readyz") for _ in range(RUNS))):
+            assert response.status_code == 200
+        stack.standin.gate(unique).release()
+        for reading in readings:
+            await reading.rest()
+            assert reading.text == "begun ended"
+
+
+def in_transaction(stack: Stack) -> list[tuple[object, ...]]:
+    """Links that began a transaction and do nothing in it: over a second, it is no transaction under way."""
+    return stack.execute(
+        "SELECT pid, query FROM pg_stat_activity WHERE datname = current_database()"
+        " AND state LIKE 'idle in transaction%' AND now() - state_change > interval '1 second'"
+    )
