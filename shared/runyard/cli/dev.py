@@ -57,7 +57,7 @@ async def _serve(settings: Settings, state: State) -> None:
         os.environ.update({"RUNYARD_HOST": settings.host, "RUNYARD_PORT": str(port)})
         system = System(
             store=valkey.server(binary, socket=state.socket, folder=state.folder),
-            gateway=_python("gateway", "runyard_gateway", grace_s=5),
+            gateway=_python("gateway", "runyard_gateway", grace_s=8),  # it ends open answers within 5 s
             # Beyond the drain: the longest a worker takes to leave once its runs are given back.
             worker=_python("worker", "runyard_workers", grace_s=settings.drain_s + 5),
             state=state,

