@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from runyard_workers.threads import ToolThreads
+from runyard_workers.threads import Outcome, ToolThreads
 
 
 class OverstayedError(Exception):
@@ -49,13 +49,10 @@ async def _on_loop(work: Callable[[], Any], timeout_s: float) -> Any:
     if not done:
         task.cancel()
         raise OverstayedError
-    value, error = task.result()
-    if error is not None:
-        raise FailedError(error)
-    return value
+    return _value(task.result())
 
 
-async def _captured(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+async def _captured(work: Callable[[], Any]) -> Outcome:
     try:
         return await work(), None
     except BaseException as error:  # noqa: BLE001 - told to the caller as a value
@@ -73,6 +70,11 @@ async def _in_thread(work: Callable[[], Any], timeout_s: float, threads: ToolThr
     if not done:
         threads.abandon(call)
         raise OverstayedError
-    if (error := call.outcome.exception()) is not None:
+    return _value(call.outcome.result())
+
+
+def _value(outcome: Outcome) -> Any:
+    value, error = outcome
+    if error is not None:
         raise FailedError(error)
-    return call.outcome.result()
+    return value

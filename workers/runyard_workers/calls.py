@@ -65,6 +65,9 @@ def plan_batch(blocks: Sequence[Block], ledger: Sequence[Call], tools: Mapping[s
             except InvalidToolInput as error:
                 refused[index] = error_result(str(error))
                 continue
+            except Exception as error:  # noqa: BLE001 - pydantic lets most of what an author's validator raises through
+                refused[index] = error_result(describe_exception(error))
+                continue
             ready = ReadyCall(index=index, call_id=call.call_id, tool=tool, arguments=arguments)
             (alone if tool.exclusive else together).append(ready)
     groups = ([tuple(together)] if together else []) + [(call,) for call in alone]

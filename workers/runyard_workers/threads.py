@@ -5,21 +5,25 @@ daemons: at exit they are left, never joined.
 """
 
 import asyncio
+import contextlib
 import contextvars
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+Outcome = tuple[Any, BaseException | None]
+"""What the work returned, or what it raised. Never an exception of the future: nobody might ask for it."""
 
-class ThreadCall(Generic[T]):
+
+class ThreadCall:
     """One call in the pool. `started` and `outcome` belong to the event loop that asked for it."""
 
-    def __init__(self, work: Callable[[], T], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, work: Callable[[], Any], loop: asyncio.AbstractEventLoop) -> None:
         self.started: asyncio.Future[None] = loop.create_future()
-        self.outcome: asyncio.Future[T] = loop.create_future()
+        self.outcome: asyncio.Future[Outcome] = loop.create_future()
         self._work = work
         self._loop = loop
         self._context = contextvars.copy_context()
@@ -33,13 +37,12 @@ class ThreadCall(Generic[T]):
             if self._abandoned:
                 return True
             self._running = True
-        self._tell(self.started, None, None)
+        self._tell(self.started, None)
         try:
-            result = self._context.run(self._work)
-        except BaseException as error:  # noqa: BLE001 - a tool's SystemExit is its failure, not the worker's end
-            self._tell(self.outcome, None, error)
-        else:
-            self._tell(self.outcome, result, None)
+            outcome: Outcome = self._context.run(self._work), None
+        except BaseException as error:  # noqa: BLE001 - a tool's SystemExit is its failure, not the thread's end
+            outcome = None, error
+        self._tell(self.outcome, outcome)
         with self._lock:
             self._running = False
             return not self._abandoned
@@ -52,30 +55,25 @@ class ThreadCall(Generic[T]):
             self._abandoned = True
             return self._running
 
-    def _tell(self, future: "asyncio.Future[Any]", result: object, error: BaseException | None) -> None:
+    def _tell(self, future: asyncio.Future[T], result: T) -> None:
         def settle() -> None:
-            if future.done():
-                return
-            if error is None:
+            if not future.done():
                 future.set_result(result)
-            else:
-                # StopIteration cannot be set on a future.
-                future.set_exception(RuntimeError(repr(error)) if isinstance(error, StopIteration) else error)
 
-        if not self._loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
             self._loop.call_soon_threadsafe(settle)
 
 
 class ToolThreads:
     def __init__(self, size: int) -> None:
         self._size = size
-        self._waiting: queue.SimpleQueue[ThreadCall[Any]] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[ThreadCall] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._alive = 0
         self._idle = 0
         self._queued = 0
 
-    def submit(self, work: Callable[[], T]) -> ThreadCall[T]:
+    def submit(self, work: Callable[[], Any]) -> ThreadCall:
         """Run `work` in a thread, with the caller's context variables; called on the event loop."""
         call = ThreadCall(work, asyncio.get_running_loop())
         with self._lock:
@@ -85,7 +83,7 @@ class ToolThreads:
         self._waiting.put(call)
         return call
 
-    def abandon(self, call: ThreadCall[Any]) -> None:
+    def abandon(self, call: ThreadCall) -> None:
         """Give up on a call: whatever it still does, its thread no longer counts and another takes its place."""
         if call.abandon():
             with self._lock:
@@ -106,3 +104,4 @@ class ToolThreads:
                 self._idle -= 1
                 self._queued -= 1
             belongs = call.run()
+            del call  # a thread that waits keeps no result alive
