@@ -1,5 +1,6 @@
 """What a request may say: bodies, queries, headers, checked before anything is stored."""
 
+import json
 import re
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -15,6 +16,9 @@ INPUT_BLOCKS = frozenset({"text", "image", "document"})
 METADATA_MAX_BYTES = 16_384
 TITLE_MAX = 512
 NAME_MAX = 256
+NESTING_MAX = 100
+"""orjson writes 254 levels, and answers wrap what a caller sent in levels of their own."""
+
 WAIT_MAX_S = 60
 
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?:$|[,;])", re.IGNORECASE)
@@ -91,14 +95,17 @@ async def read_body(request: Request, model: type[Model], *, limit_bytes: int) -
         InvalidArgs: it is no JSON object, has an unknown field, or a field of the wrong type. `fields` names them.
     """
     raw = bytearray()
+    _check_size(int(request.headers.get("content-length", 0)), limit_bytes)
     async for chunk in request.stream():
         raw += chunk
-        if len(raw) > limit_bytes:
-            raise PayloadTooLarge(f"the body is larger than {limit_bytes} bytes", limitBytes=limit_bytes)
+        _check_size(len(raw), limit_bytes)
     try:
-        body = clean_json(orjson.loads(raw or b"{}"))
-    except (orjson.JSONDecodeError, RecursionError) as error:
+        decoded = _decode(bytes(raw) or b"{}")
+    except (ValueError, RecursionError) as error:
         raise InvalidArgs("the body is not valid JSON") from error
+    if _nests_deeper(decoded, NESTING_MAX):
+        raise InvalidArgs(f"the body nests deeper than {NESTING_MAX} levels")
+    body = clean_json(decoded)
     if not isinstance(body, dict):
         raise InvalidArgs("the body must be a JSON object")
     try:
@@ -107,6 +114,37 @@ async def read_body(request: Request, model: type[Model], *, limit_bytes: int) -
         problems = [_explain(item["loc"], item["type"], item["msg"]) for item in error.errors()]
         fields = sorted({str(item["loc"][0]) for item in error.errors() if item["loc"]})
         raise InvalidArgs("; ".join(dict.fromkeys(problems)), fields=fields) from None
+
+
+def _check_size(size_bytes: int, limit_bytes: int) -> None:
+    if size_bytes > limit_bytes:
+        raise PayloadTooLarge(f"the body is larger than {limit_bytes} bytes", limitBytes=limit_bytes)
+
+
+def _decode(raw: bytes) -> Any:
+    """Any JSON text (RFC 8259). orjson refuses half of a surrogate pair, which JavaScript's JSON.stringify writes.
+
+    Raises:
+        ValueError: it is none.
+        RecursionError: it nests too deep to be read.
+    """
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return json.loads(raw.decode(), parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _nests_deeper(value: Any, levels: int) -> bool:
+    match value:
+        case dict():
+            return levels == 0 or any(_nests_deeper(item, levels - 1) for item in value.values())
+        case list():
+            return levels == 0 or any(_nests_deeper(item, levels - 1) for item in value)
+    return False
 
 
 def _explain(location: tuple[int | str, ...], kind: str, message: str) -> str:
