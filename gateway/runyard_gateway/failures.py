@@ -61,7 +61,8 @@ def _failure(error: Exception, request_id: RequestId, scope: Scope) -> RunyardEr
         case HTTPException(status_code=404):
             return RouteNotFound(f"no such route: {scope['path']}")
         case HTTPException(status_code=405):
-            return MethodNotAllowed(f"{scope['method']} is not allowed on {scope['path']}")
+            allowed = sorted((error.headers or {})["Allow"].split(", "))
+            return MethodNotAllowed(f"{scope['method']} is not allowed on {scope['path']}", allow=allowed)
         case _:
             log.error(
                 "request failed by an unexpected error", request_id=request_id, path=scope["path"], exc_info=error
@@ -74,6 +75,8 @@ async def _answer(failure: RunyardError, request_id: RequestId, send: Send) -> N
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if isinstance(failure, Unauthenticated):
         headers.append((b"www-authenticate", b"Bearer"))
+    if isinstance(failure, MethodNotAllowed):
+        headers.append((b"allow", ", ".join(failure.fields["allow"]).encode()))
     if failure.status == 503:  # noqa: PLR2004 - Service Unavailable
         headers.append((b"retry-after", b"1"))
     await send({"type": "http.response.start", "status": failure.status, "headers": headers})
