@@ -1,5 +1,6 @@
 """A whole system under test: a migrated database, Redis, the model's stand-in, gateways and workers as processes."""
 
+import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Iterator
@@ -199,7 +200,7 @@ async def starting_stack(backing: Backing, folder: Path) -> AsyncIterator[Stack]
                     await worker.logged("worker registered")
                     stack.gateway = gateway
                     yield stack
-                    assert [await process.stop(), await worker.stop()] == [0, 0]
+                    assert await asyncio.gather(process.stop(), worker.stop()) == [0, 0]
                     assert process.complaints() + worker.complaints() == []
         finally:
             stack.redis.close()
