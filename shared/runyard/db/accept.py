@@ -16,6 +16,23 @@ from runyard.runs import BUSY, RunEvent, RunStatus, after
 
 ZERO_COST = {"amount": 0.0, "currency": "USD", "unpriced": False}
 
+_insert_run = {
+    name: insert(agent_runs).on_conflict_do_nothing().returning(agent_runs.c.id)
+    for name, insert in (("postgresql", postgresql.insert), ("sqlite", sqlite.insert))
+}
+_insert_invocation = sa.insert(agent_invocations)
+_insert_input = sa.insert(agent_inputs)
+_lock_session_run = (
+    sa.select(agent_runs)
+    .where(
+        agent_runs.c.tenant_id == sa.bindparam("tenant"),
+        agent_runs.c.agent == sa.bindparam("of_agent"),
+        agent_runs.c.user_id == sa.bindparam("user"),
+        agent_runs.c.session_id == sa.bindparam("session"),
+    )
+    .with_for_update()
+)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewTurn:
@@ -60,7 +77,7 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> RunId:
         await _continue(connection, run, turn)
         run_id, position = run.id, await _next_position(connection, run.id)
     await connection.execute(
-        sa.insert(agent_invocations),
+        _insert_invocation,
         {
             "id": turn.invocation_id,
             "run_id": run_id,
@@ -78,7 +95,7 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> RunId:
         },
     )
     await connection.execute(
-        sa.insert(agent_inputs),
+        _insert_input,
         {
             "id": turn.input_id,
             "run_id": run_id,
@@ -115,27 +132,15 @@ async def _run_to_continue(connection: AsyncConnection, turn: NewTurn) -> Run | 
 
 
 async def _lock_session(connection: AsyncConnection, turn: NewTurn) -> Run | None:
-    row = (
-        await connection.execute(
-            sa.select(agent_runs)
-            .where(
-                agent_runs.c.tenant_id == turn.tenant_id,
-                agent_runs.c.agent == turn.agent,
-                agent_runs.c.user_id == turn.user_id,
-                agent_runs.c.session_id == turn.session_id,
-            )
-            .with_for_update()
-        )
-    ).one_or_none()
+    session = {"tenant": turn.tenant_id, "of_agent": turn.agent, "user": turn.user_id, "session": turn.session_id}
+    row = (await connection.execute(_lock_session_run, session)).one_or_none()
     return None if row is None else Run(**row._mapping)
 
 
 async def _create(connection: AsyncConnection, turn: NewTurn) -> bool:
     """Whether the row was inserted: not when the run or its session exists."""
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    statement = insert(agent_runs).on_conflict_do_nothing().returning(agent_runs.c.id)
     inserted = await connection.execute(
-        statement,
+        _insert_run[connection.dialect.name],
         {
             "id": turn.run_id,
             "tenant_id": turn.tenant_id,

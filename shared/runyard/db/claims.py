@@ -5,7 +5,7 @@ loose index scan: one index probe a group, whatever the number of queued rows.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -113,6 +113,17 @@ _best_of_group = (
 )
 _skip_locked = _best_of_group.with_for_update(skip_locked=True)
 _wait_locked = _best_of_group.with_for_update()
+_claim_run = sa.update(agent_runs).where(agent_runs.c.id == sa.bindparam("run"))
+_claim_invocation = (
+    sa.update(agent_invocations)
+    .where(agent_invocations.c.id == sa.bindparam("invocation"))
+    .values(
+        status=RunStatus.RUNNING,
+        started_at=sa.func.coalesce(agent_invocations.c.started_at, sa.bindparam("at")),
+        redis_run_id=sa.func.coalesce(agent_invocations.c.redis_run_id, sa.bindparam("redis")),
+    )
+    .returning(agent_invocations)
+)
 
 
 async def claim_best(
@@ -172,34 +183,23 @@ async def take(
         queued = await _lock_first(connection, _wait_locked, groups[:1])
     if queued is None:
         return None
-    generation = queued.generation + 1
     folded, last_seq = await fold_inputs(connection, queued, at=at)
-    claimed = {
+    claimed: dict[str, Any] = {
         "status": after(queued.status, RunEvent.CLAIM),
         "worker_id": worker_id,
-        "generation": generation,
+        "generation": queued.generation + 1,
         "agent_version": agents[queued.agent],
         "last_seq": last_seq,
         "last_activity_at": at,
     }
-    claiming = sa.update(agent_runs).where(agent_runs.c.id == queued.id).values(**claimed).returning(agent_runs)
     try:
-        row = (await connection.execute(claiming)).one()
+        await connection.execute(_claim_run, {"run": queued.id, **claimed})
     except sa.exc.IntegrityError as error:  # its foreign key to `workers`
         raise WorkerGone(worker_id) from error
-    invocation = (
-        await connection.execute(
-            sa.update(agent_invocations)
-            .where(agent_invocations.c.id == queued.invocation_id)
-            .values(
-                status=RunStatus.RUNNING,
-                started_at=sa.func.coalesce(agent_invocations.c.started_at, at),
-                redis_run_id=sa.func.coalesce(agent_invocations.c.redis_run_id, redis_run_id),
-            )
-            .returning(agent_invocations)
-        )
-    ).one()
-    return Claim(run=Run(**row._mapping), invocation=Invocation(**invocation._mapping), folded=folded)
+    row = await connection.execute(
+        _claim_invocation, {"invocation": queued.invocation_id, "at": at, "redis": redis_run_id}
+    )
+    return Claim(run=replace(queued, **claimed), invocation=Invocation(**row.one()._mapping), folded=folded)
 
 
 async def _lock_first(connection: AsyncConnection, statement: sa.Select[Any], groups: Sequence[Group]) -> Run | None:

@@ -26,6 +26,11 @@ _unclosed = (
 )
 
 
+_mark_closed = sa.update(agent_invocations).where(
+    agent_invocations.c.id.in_(sa.bindparam("invocations", expanding=True))
+)
+
+
 async def late_closes(connection: AsyncConnection) -> list[Invocation]:
     """The longest overdue first, at most 50; overdue by the database's clock."""
     settled_before = await _database_now_ms(connection) - LATE_AFTER_MS
@@ -35,9 +40,7 @@ async def late_closes(connection: AsyncConnection) -> list[Invocation]:
 
 async def mark_closed(connection: AsyncConnection, invocation_ids: Sequence[InvocationId]) -> None:
     """Their terminal frames are in Redis. Needs no lock: it only ever becomes true."""
-    await connection.execute(
-        sa.update(agent_invocations).where(agent_invocations.c.id.in_(invocation_ids)).values(stream_closed=True)
-    )
+    await connection.execute(_mark_closed, {"invocations": list(invocation_ids), "stream_closed": True})
 
 
 async def set_closing_base(connection: AsyncConnection, run_id: RunId, invocation_id: InvocationId, base: int) -> None:

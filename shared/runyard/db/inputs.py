@@ -14,6 +14,10 @@ _unfolded = (
     .where(agent_inputs.c.run_id == sa.bindparam("run"), agent_inputs.c.folded_in_seq.is_(None))
     .order_by(agent_inputs.c.position)
 )
+_append = sa.insert(agent_messages)
+_mark_folded = sa.update(agent_inputs).where(
+    agent_inputs.c.run_id == sa.bindparam("run"), agent_inputs.c.id.in_(sa.bindparam("inputs", expanding=True))
+)
 
 
 async def fold_inputs(connection: AsyncConnection, run: Run, *, at: int) -> tuple[tuple[Input, ...], int]:
@@ -24,7 +28,7 @@ async def fold_inputs(connection: AsyncConnection, run: Run, *, at: int) -> tupl
         return (), run.last_seq
     seq = run.last_seq + 1
     await connection.execute(
-        sa.insert(agent_messages),
+        _append,
         {
             "run_id": run.id,
             "seq": seq,
@@ -35,9 +39,7 @@ async def fold_inputs(connection: AsyncConnection, run: Run, *, at: int) -> tupl
         },
     )
     await connection.execute(
-        sa.update(agent_inputs)
-        .where(agent_inputs.c.run_id == run.id, agent_inputs.c.id.in_([item.id for item in inputs]))
-        .values(folded_in_seq=seq)
+        _mark_folded, {"run": run.id, "inputs": [item.id for item in inputs], "folded_in_seq": seq}
     )
     return inputs, seq
 

@@ -22,6 +22,7 @@ _claimed = sa.and_(
     agent_runs.c.status == RunStatus.RUNNING,
 )
 _lock = sa.select(agent_runs).where(_claimed).with_for_update()
+_update = sa.update(agent_runs).where(_claimed)  # the columns to set are those of the parameters
 _lock_owned = (
     sa.select(agent_runs)
     .where(
@@ -51,8 +52,7 @@ async def update_claimed(connection: AsyncConnection, run_id: RunId, generation:
     Raises:
         GenerationLost: the run changed hands, or is settled.
     """
-    statement = sa.update(agent_runs).where(_claimed).values(**values)
-    result = await connection.execute(statement, {"run": run_id, "held_generation": generation})
+    result = await connection.execute(_update, {"run": run_id, "held_generation": generation, **values})
     if result.rowcount != 1:
         raise GenerationLost(run_id)
 

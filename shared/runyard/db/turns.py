@@ -82,29 +82,39 @@ class Settlement:
     last_seq: int
 
 
+# Statements are made once: making one costs as much as executing it. The columns that an INSERT or UPDATE sets are the
+# ones among its parameters.
+_load_run = sa.select(agent_runs).where(agent_runs.c.id == sa.bindparam("run")).with_for_update()
+_load_invocation = sa.select(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
+_load_messages = (
+    sa.select(agent_messages).where(agent_messages.c.run_id == sa.bindparam("run")).order_by(agent_messages.c.seq)
+)
+_of_turn = sa.and_(agent_calls.c.run_id == sa.bindparam("run"), agent_calls.c.assistant_seq == sa.bindparam("turn"))
+_load_calls = sa.select(agent_calls).where(_of_turn).order_by(agent_calls.c.index)
+_start_calls = sa.update(agent_calls).where(_of_turn, agent_calls.c.index.in_(sa.bindparam("indexes", expanding=True)))
+_finish_call = sa.update(agent_calls).where(_of_turn, agent_calls.c.index == sa.bindparam("call"))
+_insert_message = sa.insert(agent_messages)
+_insert_calls = sa.insert(agent_calls)
+_change_invocation = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
+
+
 async def load_run(connection: AsyncConnection, run_id: RunId) -> tuple[Run, Invocation]:
     """The run and its newest invocation, as they are now.
 
     Asks for the run lock, though it only reads: after a commit of unknown outcome it waits until that one has ended.
     """
-    found = await connection.execute(sa.select(agent_runs).where(agent_runs.c.id == run_id).with_for_update())
-    run = Run(**found.one()._mapping)
-    row = await connection.execute(sa.select(agent_invocations).where(agent_invocations.c.id == run.invocation_id))
-    return run, Invocation(**row.one()._mapping)
+    run = Run(**(await connection.execute(_load_run, {"run": run_id})).one()._mapping)
+    row = (await connection.execute(_load_invocation, {"invocation": run.invocation_id})).one()
+    return run, Invocation(**row._mapping)
 
 
 async def load_messages(connection: AsyncConnection, run_id: RunId) -> list[Message]:
-    statement = sa.select(agent_messages).where(agent_messages.c.run_id == run_id).order_by(agent_messages.c.seq)
-    return [Message(**row._mapping) for row in await connection.execute(statement)]
+    return [Message(**row._mapping) for row in await connection.execute(_load_messages, {"run": run_id})]
 
 
 async def load_calls(connection: AsyncConnection, run_id: RunId, assistant_seq: int) -> list[Call]:
-    statement = (
-        sa.select(agent_calls)
-        .where(agent_calls.c.run_id == run_id, agent_calls.c.assistant_seq == assistant_seq)
-        .order_by(agent_calls.c.index)
-    )
-    return [Call(**row._mapping) for row in await connection.execute(statement)]
+    rows = await connection.execute(_load_calls, {"run": run_id, "turn": assistant_seq})
+    return [Call(**row._mapping) for row in rows]
 
 
 async def append_turn(
@@ -132,7 +142,7 @@ async def append_turn(
     await _insert_turn(connection, held, turn, at=at)
     if calls:
         await connection.execute(
-            sa.insert(agent_calls),
+            _insert_calls,
             [
                 {
                     "run_id": held.run_id,
@@ -170,13 +180,14 @@ async def start_calls(
     await lock_claimed(connection, held.run_id, held.generation)
     if starting:
         await connection.execute(
-            sa.update(agent_calls)
-            .where(
-                agent_calls.c.run_id == held.run_id,
-                agent_calls.c.assistant_seq == assistant_seq,
-                agent_calls.c.index.in_(starting),
-            )
-            .values(state=CallState.STARTED, started_at=at)
+            _start_calls,
+            {
+                "run": held.run_id,
+                "turn": assistant_seq,
+                "indexes": list(starting),
+                "state": CallState.STARTED,
+                "started_at": at,
+            },
         )
     for call in finished:
         await _finish(connection, held, assistant_seq, call, at=at)
@@ -275,7 +286,7 @@ async def set_frame_base(connection: AsyncConnection, held: Held, base: int, red
 
 async def _insert_turn(connection: AsyncConnection, held: Held, turn: AssistantTurn, *, at: int) -> None:
     await connection.execute(
-        sa.insert(agent_messages),
+        _insert_message,
         {
             "run_id": held.run_id,
             "seq": turn.seq,
@@ -298,7 +309,7 @@ async def _insert_user(
     connection: AsyncConnection, held: Held, seq: int, content: list[dict[str, Any]], *, at: int
 ) -> None:
     await connection.execute(
-        sa.insert(agent_messages),
+        _insert_message,
         {
             "run_id": held.run_id,
             "seq": seq,
@@ -312,17 +323,18 @@ async def _insert_user(
 
 async def _finish(connection: AsyncConnection, held: Held, assistant_seq: int, call: FinishedCall, *, at: int) -> None:
     await connection.execute(
-        sa.update(agent_calls)
-        .where(
-            agent_calls.c.run_id == held.run_id,
-            agent_calls.c.assistant_seq == assistant_seq,
-            agent_calls.c.index == call.index,
-        )
-        .values(state=CallState.FINISHED, content=call.content, is_error=call.is_error, finished_at=at)
+        _finish_call,
+        {
+            "run": held.run_id,
+            "turn": assistant_seq,
+            "call": call.index,
+            "state": CallState.FINISHED,
+            "content": call.content,
+            "is_error": call.is_error,
+            "finished_at": at,
+        },
     )
 
 
 async def _update_invocation(connection: AsyncConnection, held: Held, **values: Any) -> None:
-    await connection.execute(
-        sa.update(agent_invocations).where(agent_invocations.c.id == held.invocation_id).values(**values)
-    )
+    await connection.execute(_change_invocation, {"invocation": held.invocation_id, **values})
