@@ -11,6 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from runyard.errors import StartError
+from runyard_gateway.http_protocol import HttpProtocol
 
 GRACE_S = 5
 """How long answers may go on after a signal. Open streams end at once: their readers come back by cursor."""
@@ -24,6 +25,7 @@ class DrainingServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
+                http=HttpProtocol,
                 lifespan="off",  # the app's parts are opened and closed around the server
                 log_config=None,
                 access_log=False,
