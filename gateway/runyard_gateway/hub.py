@@ -18,8 +18,12 @@ from runyard_gateway.sse import encode
 from runyard_gateway.tail import Tail
 from runyard_gateway.window import Window
 
-CHECK_S = 5.0
-"""A published batch that was lost without a trace is found after this long at the latest."""
+CHECK_S = 15.0
+"""A stream that was silent for so long is looked up. While its connection stands Redis loses no message, and a new
+connection looks all streams up: this finds what neither of the two explains."""
+
+TICK_S = 1.0
+LOOKUPS_A_CALL = 250  # some milliseconds of the event loop's time
 
 log = structlog.get_logger()
 
@@ -75,7 +79,8 @@ class Hub:
 
     def silent(self, for_s: float) -> list[str]:
         """The watched streams of which no frame was heard for so long."""
-        return [window.stream_id for _, window in self._silent(for_s)]
+        since_s = time.monotonic() - for_s
+        return [window.stream_id for window in self._windows.values() if window.heard_at_s <= since_s]
 
     def nudge(self, stream_id: str) -> None:
         """There may be more in Redis than was heard of: look."""
@@ -125,14 +130,16 @@ class Hub:
         backoff = Backoff()
         while True:
             await self._look.wait()
-            self._look.clear()
-            channels, self._unsure = self._unsure, set()
+            channels = [self._unsure.pop() for _ in range(min(len(self._unsure), LOOKUPS_A_CALL))]
+            if not self._unsure:
+                self._look.clear()
             try:
                 await self._learn(channels)
             except StoreUnavailable as error:
-                log.warning("hub.lookup_failed", streams=len(channels), error=str(error))
+                if not self._lookup_failed:
+                    log.warning("hub.lookup_failed", error=str(error))
                 self._lookup_failed = True
-                self._unsure |= channels
+                self._unsure.update(channels)
                 self._look.set()
                 await asyncio.sleep(backoff.next_s())
             else:
@@ -141,17 +148,16 @@ class Hub:
 
     async def _learn(self, channels: Iterable[bytes]) -> None:
         windows = {window.stream_id: window for channel in channels if (window := self._windows.get(channel))}
-        for stream_id, info in (await self._reader.infos(windows.keys())).items():
-            windows[stream_id].learn(info)
+        infos = await self._reader.infos(windows.keys())
+        now_s = time.monotonic()
+        for stream_id, window in windows.items():
+            window.learn(infos.get(stream_id), now_s)
 
     async def _check_forever(self) -> None:
         while True:
-            await asyncio.sleep(CHECK_S)
-            for channel, _ in self._silent(CHECK_S):
-                self._look_up(channel)
-            for window in self._windows.values():
+            await asyncio.sleep(TICK_S)
+            since_s = time.monotonic() - CHECK_S
+            for channel, window in self._windows.items():
                 window.forget()
-
-    def _silent(self, for_s: float) -> list[tuple[bytes, Window]]:
-        since_s = time.monotonic() - for_s
-        return [(channel, window) for channel, window in self._windows.items() if window.heard_at_s <= since_s]
+                if window.known_at_s <= since_s:
+                    self._look_up(channel)

@@ -32,6 +32,7 @@ class Tail:
         self._waiting: asyncio.Future[None] | None = None
         self._deadline_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_s = 0.0
 
     async def seek(self, cursor: int) -> Position:
         """What to expect after `cursor`, before an answer begins.
@@ -115,7 +116,7 @@ class Tail:
     async def _wait(self, at_most_s: float | None) -> None:
         loop = asyncio.get_running_loop()
         self._waiting = loop.create_future()
-        if self._timer is None or self._timer.when() > self._deadline_s:
+        if self._timer is None or self._timer_at_s > self._deadline_s:
             self._start_timer()
         try:
             if at_most_s is None:
@@ -136,6 +137,7 @@ class Tail:
         # One timer for many pulls: it moves on when it fires and finds that the deadline has.
         if self._timer is not None:
             self._timer.cancel()
+        self._timer_at_s = self._deadline_s
         self._timer = asyncio.get_running_loop().call_at(self._deadline_s, self._on_timer)
 
 

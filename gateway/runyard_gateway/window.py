@@ -35,13 +35,16 @@ class Window:
         self.farewell: bytes | None = None
         """What every watcher gets, whatever its cursor, and then nothing more."""
         self.heard_at_s = now_s
+        """When a frame came last, or the watch began."""
+        self.known_at_s = now_s
+        """The same, or when Redis was asked last."""
         self._encoded: list[bytes] = []
         self._size_bytes = 0
         self._joined: tuple[int, int, bytes] = (0, 0, b"")
 
     def absorb(self, frames: Sequence[Frame], now_s: float) -> None:
         """A published batch: contiguous, not empty."""
-        self.heard_at_s = now_s
+        self.heard_at_s = self.known_at_s = now_s
         first, last = frames[0].seq, frames[-1].seq
         if last <= self.last:
             return
@@ -58,8 +61,11 @@ class Window:
             self._shrink()
         self.wake()
 
-    def learn(self, info: StreamInfo) -> None:
+    def learn(self, info: StreamInfo | None, now_s: float) -> None:
         """What Redis holds: batches that were not heard of are found by their readers."""
+        self.known_at_s = now_s
+        if info is None:
+            return
         if info.last > self.last:
             self._begin_after(info.last)
         self.closed = self.closed or info.state is StreamState.CLOSED
@@ -73,6 +79,8 @@ class Window:
 
     def forget(self) -> None:
         """Drop what all watchers have."""
+        if not self._encoded:
+            return
         cursor = min((watcher.cursor for watcher in self.watchers), default=self.last)
         self._joined = (0, 0, b"")
         if cursor > self.start:

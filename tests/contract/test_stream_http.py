@@ -101,6 +101,11 @@ class Reader:
         return events
 
 
+@pytest.fixture(scope="module")
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    return "asyncio", {"use_uvloop": True}  # as the gateway runs
+
+
 @pytest.fixture
 async def served() -> AsyncIterator[Served]:
     with valkey_server() as url:

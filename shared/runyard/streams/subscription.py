@@ -64,16 +64,20 @@ class Subscription:
     async def run(self) -> None:
         """Until cancelled. Connects again by itself, for as long as it takes."""
         backoff = Backoff()
+        told = False
         while True:
             connection = self._make_connection()
             try:
                 async with asyncio.timeout(REPLY_TIMEOUT_S):
                     await connection.connect()  # type: ignore[no-untyped-call]  # redis-py has no annotation there
                 log.info("subscription.connected", channels=len(self._wanted))
+                told = False
                 backoff.reset()
                 await self._serve(connection)
             except* (RedisError, OSError) as lost:
-                log.warning("subscription.lost", error=repr(lost.exceptions[0]))
+                if not told:
+                    log.warning("subscription.lost", error=repr(lost.exceptions[0]))
+                    told = True
             finally:
                 self.connected = False
                 await connection.disconnect(nowait=True)
