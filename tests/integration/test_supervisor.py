@@ -20,14 +20,11 @@ from runyard.cli.supervisor import Supervisor, supervise
 pytestmark = pytest.mark.anyio
 
 LEAVES_ON_SIGTERM = """
-import signal, sys
-def leave(*_):
-    print("leaves", flush=True)
-    sys.exit()
-signal.signal(signal.SIGTERM, leave)
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 print("runs", flush=True)
-signal.pause()
-signal.pause()
+signal.sigwait({signal.SIGTERM})
+print("leaves", flush=True)
 """
 DEAF = """
 import signal
