@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic.fields import FieldInfo
+
 from runyard.errors import StartError
 from runyard.settings import DatabaseSettings, Settings
 
