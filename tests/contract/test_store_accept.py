@@ -142,13 +142,15 @@ async def test_a_session_whose_creation_is_undone_belongs_to_the_next(database: 
     assert await run_ids(database) == [turn.run_id]
 
 
+@pytest.mark.parametrize("by", ["continues", "session_id"])
 async def test_of_two_calls_that_continue_a_run_the_second_is_refused(
-    database: Database, rival: Database, database_url: str
+    database: Database, rival: Database, database_url: str, by: str
 ) -> None:
-    run = await settled(database, database_url)
+    run = await settled(database, database_url, session_id="s1")
+    call = {"continues": run} if by == "continues" else {"session_id": "s1"}
     async with database.transaction() as first:
-        await accept_turn(first, new_turn(continues=run))
-        async with started_and_blocked(rival, rival.write(accept_turn, new_turn(continues=run))) as second:
+        await accept_turn(first, new_turn(**call))
+        async with started_and_blocked(rival, rival.write(accept_turn, new_turn(**call))) as second:
             await first.commit()
     assert isinstance(second.exception(), RunBusy)
     assert await positions(database) == [1, 2]
