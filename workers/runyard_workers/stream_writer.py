@@ -35,7 +35,7 @@ class Parcel:
 class StreamWriter:
     """Made by `Flusher.open`. Nothing here raises or blocks; the owner looks at `state` where it can act on it.
 
-    Frames that are not live's are numbered and dropped: after a loss the numbers go on, so that `last` stays the
+    Unless it is live, frames are numbered and dropped: after a loss the numbers go on, so that `last` stays the
     highest one that any reader may have seen. All methods belong to the event loop's thread.
     """
 
@@ -108,7 +108,7 @@ class StreamWriter:
             return False
 
     def reset(self, base: int, frames: Sequence[Payload]) -> None:
-        """Begin the stream anew: `frames` (a rewind to nothing, the committed text) from number `base` on.
+        """Begin the stream anew: `frames` (a rewind to nothing, then the committed text) from number `base` on.
 
         `base` is above every number known and committed to the invocation. Of a stream that is lost, closed or
         released nothing changes.
