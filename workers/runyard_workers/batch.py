@@ -11,8 +11,9 @@ from runyard.db import turns
 from runyard.db.engine import Database
 from runyard.db.records import Message
 from runyard.db.turns import FinishedCall, Held
+from runyard.errors import CommitUnknown
 from runyard_workers.calls import CallOutcome, ReadyCall, plan_batch, run_group
-from runyard_workers.commits import commit
+from runyard_workers.commits import commit, commit_repeatable
 from runyard_workers.contexts import Contexts
 from runyard_workers.liveness import Liveness
 from runyard_workers.output import Output
@@ -39,7 +40,8 @@ class Batches:
         Each result is stored as it comes, the last one together with the row.
 
         Raises:
-            GenerationLost, CommitUnknown: from the commits.
+            GenerationLost: the run belongs to another worker; tools that run are dropped.
+            CommitUnknown: the row may be there; the ledger has every result.
         """
         blocks = tool_uses(turn.content)
         ledger = await self.database.read(turns.load_calls, self.held.run_id, turn.seq)
@@ -56,22 +58,29 @@ class Batches:
                     results[outcome.index] = outcome.result
                     unstored, told = [_finished(outcome.index, outcome.result)], [outcome]
                     if len(results) < len(blocks):
-                        await commit(self.database, turns.finish_call, self.held, turn.seq, unstored[0], at=now_ms())
+                        await self._finish(turn, unstored[0])
                         self._tell(told, blocks)
                         unstored, told = [], []
         content = [
             tool_result(block["id"], results[index].content, is_error=results[index].is_error)
             for index, block in enumerate(blocks)
         ]
-        await commit(
-            self.database,
-            turns.append_results,
-            self.held,
-            turn.seq,
-            finished=unstored,
-            content=content,
-            at=now_ms(),
-        )
+        try:
+            await commit(
+                self.database,
+                turns.append_results,
+                self.held,
+                turn.seq,
+                finished=unstored,
+                content=content,
+                at=now_ms(),
+            )
+        except CommitUnknown:
+            # The run is loaded anew: what only memory holds must be in the ledger by then.
+            for call in unstored:
+                await self._finish(turn, call)
+            self._tell(told, blocks)
+            raise
         self._tell(told, blocks)
         return content
 
@@ -79,7 +88,7 @@ class Batches:
         self, turn: Message, group: Sequence[ReadyCall], blocks: Sequence[Block], refused: Sequence[FinishedCall]
     ) -> None:
         await self.liveness.wait()
-        await commit(
+        await commit_repeatable(
             self.database,
             turns.start_calls,
             self.held,
@@ -90,6 +99,9 @@ class Batches:
         )
         for call in group:
             self.output.tool_start(blocks[call.index])
+
+    async def _finish(self, turn: Message, call: FinishedCall) -> None:
+        await commit_repeatable(self.database, turns.finish_call, self.held, turn.seq, call, at=now_ms())
 
     def _tell(self, outcomes: Sequence[CallOutcome], blocks: Sequence[Block]) -> None:
         for outcome in outcomes:

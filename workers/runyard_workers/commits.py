@@ -35,6 +35,23 @@ async def commit(database: Database, work: Work[P, None], *args: P.args, **kwarg
         await asyncio.sleep(next(delays))
 
 
+async def commit_repeatable(database: Database, work: Work[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+    """The same for what changes nothing when it is done a second time: an unknown outcome is made a known one.
+
+    A tool that runs beside it goes on; loading anew would drop it.
+
+    Raises:
+        GenerationLost: the run belongs to another worker.
+    """
+    delays = backoff()
+    while True:
+        try:
+            return await commit(database, work, *args, **kwargs)
+        except CommitUnknown as error:
+            log.warning("commit in doubt is repeated", error=str(error))
+        await asyncio.sleep(next(delays))
+
+
 def backoff() -> Iterator[float]:
     """Delays in seconds that double up to a limit, with jitter."""
     delay_s = RETRY_MIN_S
