@@ -49,7 +49,7 @@ class Claimer:
                 worker_id=self._beat.worker_id,
                 queues=self._queues,
                 agents=self._agents,
-                redis_run_id=self._services.redis_run_id,
+                redis_run_id=self._services.frame_server.run_id,
                 at=now_ms(),
             )
         except WorkerGone:

@@ -5,8 +5,11 @@ first; the script lets the first close win.
 """
 
 import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -18,9 +21,14 @@ from runyard.ids import InvocationId, RunId, StreamId
 from runyard.outcomes import terminal_payload
 from runyard.streams.ops import Close, Status
 from runyard.streams.store import FrameStore
+from runyard_workers.stream_writer import StreamWriter, WriterState
 
 RETRY_S = 1.0
 MARK_S = 0.5
+
+CLOSES_A_CALL = 50
+UNCLOSED_MAX = 5_000
+"""While Redis is away for long; beyond it the oldest are left to whoever finds them by their rows."""
 
 RESET_DISTANCE = 1_000_000
 """A reset's first number is this far above the highest known: no cursor of before can reach it."""
@@ -65,20 +73,46 @@ def whole_text(text: str) -> list[Payload]:
     return [WITHDRAW_ALL, text_payload(text)] if text else [WITHDRAW_ALL]
 
 
+class _Unclosed(NamedTuple):
+    ending: Ending
+    writer: StreamWriter | None
+
+    async def has_its_frames(self) -> bool:
+        """Whether all that the run wrote is in Redis, or will never be."""
+        return self.writer is None or await self.writer.flush() or self.writer.state is not WriterState.LIVE
+
+    def release(self) -> None:
+        if self.writer is not None:
+            self.writer.release()
+
+
 class Closer:
-    """Endings are closed at once, many in one script call; their rows are marked in batches."""
+    """Endings are closed at once, many in one script call; their rows are marked in batches.
+
+    While Redis is away they wait, with the frames that their runs still have to send.
+    """
 
     def __init__(self, database: Database, store: FrameStore) -> None:
         self._database = database
         self._store = store
-        self._unclosed: dict[InvocationId, Ending] = {}
+        self._unclosed: OrderedDict[InvocationId, _Unclosed] = OrderedDict()
         self._unmarked: list[InvocationId] = []
         self._work = asyncio.Event()
         self._done = asyncio.Condition()
 
-    def close(self, ending: Ending) -> None:
-        """Close soon; one that is on its way already is not closed twice."""
-        self._unclosed.setdefault(ending.invocation_id, ending)
+    def close(self, ending: Ending, writer: StreamWriter | None = None) -> None:
+        """Close soon, after the frames of its writer, which belongs to the closer from now on.
+
+        One that is on its way already is not closed twice.
+        """
+        unclosed = _Unclosed(ending, writer)
+        if ending.invocation_id in self._unclosed:
+            unclosed.release()
+            return
+        if len(self._unclosed) == UNCLOSED_MAX:
+            _, oldest = self._unclosed.popitem(last=False)
+            oldest.release()
+        self._unclosed[ending.invocation_id] = unclosed
         self._work.set()
 
     async def run(self) -> None:
@@ -96,21 +130,23 @@ class Closer:
         while True:
             await self._work.wait()
             self._work.clear()
-            try:
-                await self._close(list(self._unclosed.values()))
-            except StoreUnavailable as error:
-                log.warning("streams not closed yet", count=len(self._unclosed), error=str(error))
-                await asyncio.sleep(RETRY_S)
-                self._work.set()
+            while self._unclosed:
+                try:
+                    await self._close(list(islice(self._unclosed.values(), CLOSES_A_CALL)))
+                except StoreUnavailable as error:
+                    log.warning("streams not closed yet", count=len(self._unclosed), error=str(error))
+                    await asyncio.sleep(RETRY_S)
 
-    async def _close(self, endings: list[Ending]) -> None:
-        if not endings:
-            return
-        answers = await self._store.apply([ending.close() for ending in endings])
-        for ending, answer in zip(endings, answers, strict=True):
+    async def _close(self, unclosed: Sequence[_Unclosed]) -> None:
+        complete = await asyncio.gather(*(each.has_its_frames() for each in unclosed))
+        ready = [each for each, is_complete in zip(unclosed, complete, strict=True) if is_complete]
+        answers = await self._store.apply([each.ending.close() for each in ready])
+        for each, answer in zip(ready, answers, strict=True):
+            ending = each.ending
             if answer.status is Status.BELOW:
                 await self._reset(ending, answer.last)
-            del self._unclosed[ending.invocation_id]
+            each.release()
+            self._unclosed.pop(ending.invocation_id, None)
             self._unmarked.append(ending.invocation_id)
 
     async def _reset(self, ending: Ending, stored_last: int) -> None:

@@ -5,6 +5,7 @@ the same generation. Frames of work that was not committed are withdrawn.
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -13,7 +14,7 @@ from runyard.clock import now_ms
 from runyard.db import turns
 from runyard.db.claims import Claim
 from runyard.db.deaths import crash_reason
-from runyard.db.records import Message
+from runyard.db.records import Call, Message
 from runyard.db.turns import AssistantTurn, Held, PlannedCall
 from runyard.errors import GenerationLost, InternalError, MaxSteps, RunCrashed, RunyardError, Signal, StoreUnavailable
 from runyard.runs import FinishReason, RunStatus
@@ -31,7 +32,7 @@ from runyard_workers.providers.model import ModelRequest
 from runyard_workers.services import Services
 from runyard_workers.settlement import End
 from runyard_workers.transcript import Block, request_messages, tool_uses
-from runyard_workers.turn import StreamedTurn, call_model
+from runyard_workers.turn import ModelCall, StreamedTurn
 
 log = structlog.get_logger()
 
@@ -67,28 +68,31 @@ class Execution:
         Raises:
             GenerationLost: the run belongs to another worker; nothing was written since.
         """
-        delays = backoff()
         try:
-            while True:
-                try:
-                    ending = await self._attempt()
-                    break
-                except StoreUnavailable as error:
-                    self._log.warning("run loads anew", error=str(error))
-                await asyncio.sleep(next(delays))
-        finally:
-            self._output.release()
-        self._services.closer.close(ending)
+            ending = await self._until_settled()
+        except BaseException:
+            self._output.leave().release()
+            raise
+        self._services.closer.close(ending, self._output.leave())
         self._log.info("run settled", status=ending.result["status"], steps=ending.result["steps"])
 
+    async def _until_settled(self) -> Ending:
+        delays = backoff()
+        while True:
+            try:
+                return await self._attempt()
+            except StoreUnavailable as error:
+                self._log.warning("run loads anew", error=str(error))
+            await asyncio.sleep(next(delays))
+
     async def _attempt(self) -> Ending:
-        ending = await self._load()
-        if ending is not None:
-            return ending
-        await self._output.align(self._rows)
-        if reason := crash_reason(self._claim.invocation.deaths):
-            return await self._fail(RunCrashed(reason))
         try:
+            ending = await self._load()
+            if ending is not None:
+                return ending
+            await self._output.align(self._rows)
+            if reason := crash_reason(self._claim.invocation.deaths):
+                raise RunCrashed(reason)
             return await self._steps()
         except (Signal, StoreUnavailable):
             raise
@@ -120,12 +124,16 @@ class Execution:
             row = self._assistant_turn(streamed)
             if row.stop_reason != FinishReason.TOOL_USE or not tool_uses(row.content):
                 return await self._settle(settlement.completed(self._claim, self._progress, self._rows, row))
-            calls = [self._plan(block, streamed) for block in tool_uses(row.content)]
-            at = now_ms()
-            await commit(
-                self._services.database, turns.append_turn, self.held, row, calls, self._progress.totals(), at=at
-            )
-            self._append(settlement.turn_row(self.held, row, at=at))
+            await self._append_turn(row, streamed.turn.broken_inputs)
+
+    async def _append_turn(self, turn: AssistantTurn, broken_inputs: Mapping[str, str]) -> None:
+        blocks, at = tool_uses(turn.content), now_ms()
+        calls = [self._plan(block, broken_inputs) for block in blocks]
+        await commit(self._services.database, turns.append_turn, self.held, turn, calls, self._progress.totals(), at=at)
+        self._append(settlement.turn_row(self.held, turn, at=at))
+        for block in blocks:
+            if block["id"] in broken_inputs:
+                self._output.tool(block, is_error=True, duration_ms=0)
 
     def _append(self, row: Message) -> None:
         self._rows.append(row)
@@ -151,13 +159,20 @@ class Execution:
             options=agent.provider_options,
         )
         await self._services.liveness.wait()
-        streamed = await call_model(
+        call = ModelCall(
             provider,
             request,
             self._output.writer,
             stream_thinking=agent.stream_thinking,
             silence_s=agent.timeout_s,
         )
+        try:
+            streamed = await call.run()
+        except RunyardError:
+            if call.spent is not None:
+                usage, model = call.spent
+                self._progress = self._progress.plus_spent(usage, cost(model, usage))
+            raise
         turn = streamed.turn
         self._progress = self._progress.plus_step(turn.usage, cost(turn.model, turn.usage))
         return await self._output.flushed(streamed, self._rows)
@@ -176,25 +191,29 @@ class Execution:
             last_frame=streamed.last_frame,
         )
 
-    def _plan(self, block: Block, streamed: StreamedTurn) -> PlannedCall:
+    def _plan(self, block: Block, broken_inputs: Mapping[str, str]) -> PlannedCall:
         tool = self._tools.get(block["name"])
         return PlannedCall(
             call_id=block["id"],
             name=block["name"],
             idempotent=tool is not None and tool.idempotent,
-            refusal=streamed.turn.broken_inputs.get(block["id"]),
+            refusal=broken_inputs.get(block["id"]),
         )
 
     async def _fail(self, error: RunyardError) -> Ending:
-        last = self._rows[-1]
-        ledger = []
-        if last.role == "assistant":
-            ledger = await self._services.database.read(turns.load_calls, self.held.run_id, last.seq)
-        return await self._settle(
-            settlement.failed(
-                self._claim, self._progress, self._rows, ledger, error, last_frame=self._output.kept_last(self._rows)
-            )
-        )
+        try:
+            ledger = await self._services.database.read(turns.load_calls, self.held.run_id, self._rows[-1].seq)
+            return await self._settle(self._failed(error, ledger))
+        except (Signal, StoreUnavailable):
+            raise
+        except Exception:  # noqa: BLE001 - see below
+            # Nothing can be made of its rows. It ends all the same: given back, it would fail on every worker in turn.
+            self._log.exception("run ends with its calls open")
+            return await self._settle(self._failed(error, None))
+
+    def _failed(self, error: RunyardError, ledger: Sequence[Call] | None) -> End:
+        last_frame = self._output.kept_last(self._rows)
+        return settlement.failed(self._claim, self._progress, self._rows, ledger, error, last_frame=last_frame)
 
     async def _settle(self, end: End) -> Ending:
         await self._output.flush()

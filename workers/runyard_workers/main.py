@@ -21,13 +21,14 @@ from runyard.queue import broker as brokers
 from runyard.queue.consumption import Consumption
 from runyard.queue.wakeups import Publisher
 from runyard.settings import Settings
-from runyard.streams.connect import connect, redis_run_id
+from runyard.streams.connect import connect
 from runyard.streams.store import FrameStore
 from runyard_workers.beat import Beat
 from runyard_workers.catalog import Catalog, load_folder
 from runyard_workers.claimer import Claimer
 from runyard_workers.closer import Closer
 from runyard_workers.flusher import Flusher
+from runyard_workers.frame_server import FrameServer
 from runyard_workers.late_closes import sweep_forever
 from runyard_workers.liveness import Liveness
 from runyard_workers.providers.registry import Providers
@@ -110,7 +111,7 @@ async def _services(settings: Settings, catalog: Catalog) -> AsyncIterator[Servi
             catalog=catalog,
             resources=await stack.enter_async_context(open_resources(catalog.lifespans)),
             default_model=settings.model,
-            redis_run_id=await _redis_run_id(client),
+            frame_server=await _frame_server(client),
         )
 
 
@@ -164,11 +165,13 @@ async def _tick(beat: Beat) -> None:
         await asyncio.sleep(TICK_S)
 
 
-async def _redis_run_id(client: Redis) -> str:
+async def _frame_server(client: Redis) -> FrameServer:
+    server = FrameServer(client)
     try:
-        return await redis_run_id(client)
+        await server.ask()
     except StoreUnavailable as error:
         raise StartError("Redis does not answer (RUNYARD_REDIS_URL)") from error
+    return server
 
 
 def _registration(settings: Settings, catalog: Catalog) -> Registration:

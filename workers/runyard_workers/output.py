@@ -14,10 +14,11 @@ from runyard.db import turns
 from runyard.db.claims import Claim
 from runyard.db.records import Message
 from runyard.db.turns import Held
+from runyard.errors import StoreUnavailable
 from runyard.frames import FrameEvent, Payload, event_payload, text_payload
 from runyard.ids import InvocationId
 from runyard_workers.closer import RESET_DISTANCE, whole_text
-from runyard_workers.commits import commit
+from runyard_workers.commits import commit_repeatable
 from runyard_workers.flusher import StreamWriter
 from runyard_workers.services import Services
 from runyard_workers.stream_writer import WriterState
@@ -31,10 +32,10 @@ class Output:
     def __init__(self, services: Services, claim: Claim, held: Held) -> None:
         self._services = services
         self._held = held
-        self._in_doubt = claim.invocation.redis_run_id != services.redis_run_id
+        self._redis_run_id = claim.invocation.redis_run_id
         self._base = claim.invocation.frame_base or 0
         self._fresh = not claim.is_takeover
-        self._sinks: dict[str, Sink] = {}
+        self._sinks: dict[str | None, Sink] = {}
         self.writer: StreamWriter = services.flusher.open(claim.invocation.stream_id, held.generation)
         if self._fresh:
             self._status()
@@ -51,8 +52,7 @@ class Output:
 
     def tool(self, block: Block, *, is_error: bool, duration_ms: int) -> None:
         """Tell a call's end; what its tool still writes is dropped."""
-        if sink := self._sinks.pop(block["id"], None):
-            sink.shut()
+        self._shut(block["id"])
         self.writer.write(
             event_payload(
                 FrameEvent.TOOL,
@@ -67,27 +67,27 @@ class Output:
         )
 
     def sink(self, call_id: str | None) -> "Sink":
-        sink = Sink(self.writer, call_id)
-        if call_id is not None:
-            self._sinks[call_id] = sink
-        return sink
+        """`call_id` None: of the system prompt's function, until its next evaluation."""
+        self._shut(call_id)
+        self._sinks[call_id] = Sink(self.writer, call_id)
+        return self._sinks[call_id]
 
     async def align(self, rows: Sequence[Message]) -> None:
         """Make the stream equal to the rows of this invocation, after they were loaded.
 
         Raises:
-            GenerationLost, StoreUnavailable: where a reset has to be committed.
+            GenerationLost: where a reset has to be committed.
         """
         if self._fresh:
             self._fresh = False
             return
         kept = self.kept_last(rows)
-        last = await self.writer.opened()
+        await self.writer.opened()
         if self.writer.state is WriterState.CLOSED:
             return  # settled by another
-        if self._in_doubt or self.writer.broken or last < kept:
+        if self.writer.broken or self.writer.last < kept or await self._is_other_redis():
             await self._reset(rows)
-        elif last > kept:
+        elif self.writer.last > kept:
             self.writer.write(rewind_payload(kept, rows, self._held.invocation_id))
         self._status()
 
@@ -111,14 +111,31 @@ class Output:
         """The number of the last frame that the committed rows account for."""
         return max([self._base_end(rows), *(row.last_frame or 0 for row in self._own(rows))])
 
-    def release(self) -> None:
-        self.writer.release()
+    def leave(self) -> StreamWriter:
+        """The run writes no more; the writer is its taker's to release."""
+        for call_id in list(self._sinks):
+            self._shut(call_id)
+        return self.writer
+
+    def _shut(self, call_id: str | None) -> None:
+        if sink := self._sinks.pop(call_id, None):
+            sink.shut()
+
+    async def _is_other_redis(self) -> bool:
+        """Asked after the stream was opened: a restart before that shows here, a later one in the writer's answers.
+
+        A frame that readers have seen may be lost by a restart; its number must not be given again.
+        """
+        try:
+            return await self._services.frame_server.ask() != self._redis_run_id
+        except StoreUnavailable:
+            return True
 
     async def _reset(self, rows: Sequence[Message]) -> None:
         base = max(self.writer.last, self.kept_last(rows), self._base) + RESET_DISTANCE
-        await commit(self._services.database, turns.set_frame_base, self._held, base, self._services.redis_run_id)
-        self._base = base
-        self._in_doubt = False
+        redis_run_id = self._services.frame_server.run_id
+        await commit_repeatable(self._services.database, turns.set_frame_base, self._held, base, redis_run_id)
+        self._base, self._redis_run_id = base, redis_run_id
         self.writer.reset(base, whole_text(committed_text(rows, self._held.invocation_id)))
 
     def _base_end(self, rows: Sequence[Message]) -> int:

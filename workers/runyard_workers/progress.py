@@ -31,12 +31,15 @@ class Progress:
         )
 
     def plus_step(self, usage: Usage, cost: Cost) -> Self:
+        spent = self.plus_spent(usage, cost)
+        return replace(spent, steps=self.steps + 1, run_steps=self.run_steps + 1)
+
+    def plus_spent(self, usage: Usage, cost: Cost) -> Self:
+        """Of a model call that failed: paid for, and no step."""
         return replace(
             self,
-            steps=self.steps + 1,
             usage=self.usage + usage,
             cost=self.cost + cost,
-            run_steps=self.run_steps + 1,
             run_usage=self.run_usage + usage,
             run_cost=self.run_cost + cost,
         )

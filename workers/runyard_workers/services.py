@@ -8,6 +8,7 @@ from runyard.db.engine import Database
 from runyard_workers.catalog import Catalog
 from runyard_workers.closer import Closer
 from runyard_workers.flusher import Flusher
+from runyard_workers.frame_server import FrameServer
 from runyard_workers.liveness import Liveness
 from runyard_workers.providers.registry import Providers
 from runyard_workers.threads import ToolThreads
@@ -15,10 +16,7 @@ from runyard_workers.threads import ToolThreads
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Services:
-    """`resources`: what the agents' `@lifespan`s yielded. `default_model`: of agents that name none.
-
-    `redis_run_id`: the Redis process that holds this worker's frames.
-    """
+    """`resources`: what the agents' `@lifespan`s yielded. `default_model`: of agents that name none."""
 
     database: Database
     flusher: Flusher
@@ -29,4 +27,4 @@ class Services:
     catalog: Catalog
     resources: Mapping[str, Any]
     default_model: str | None
-    redis_run_id: str
+    frame_server: FrameServer

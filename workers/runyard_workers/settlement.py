@@ -7,7 +7,7 @@ from typing import Any
 from runyard.db.claims import Claim
 from runyard.db.records import Call, Invocation, Message
 from runyard.db.turns import AssistantTurn, Held, Settlement
-from runyard.errors import RunyardError
+from runyard.errors import MaxSteps, RunyardError
 from runyard.runs import CallState, FinishReason, RunEvent, RunStatus
 from runyard_workers.closer import Ending
 from runyard_workers.output import committed_text
@@ -71,16 +71,20 @@ def failed(
     claim: Claim,
     progress: Progress,
     rows: Sequence[Message],
-    ledger: Sequence[Call],
+    ledger: Sequence[Call] | None,
     error: RunyardError,
     *,
     last_frame: int,
 ) -> End:
-    """An error ends the invocation. Text that is not in a row is withdrawn; open calls are answered."""
-    last = rows[-1]
+    """An error ends the invocation. Text that is not in a row is withdrawn; open calls are answered.
+
+    Without a ledger they stay open in the transcript; whoever builds the next request answers them.
+    """
+    last_seq, last_role = (rows[-1].seq, rows[-1].role) if rows else (claim.run.last_seq, "user")
     results: tuple[int, list[Block]] | None = None
-    if blocks := tool_uses(last.content) if last.role == "assistant" else []:
-        results = (last.seq + 1, [_answer(block, call) for block, call in zip(blocks, ledger, strict=True)])
+    if ledger is not None and last_role == "assistant" and (blocks := tool_uses(rows[-1].content)):
+        last_seq, last_role = last_seq + 1, "user"
+        results = (last_seq, [_answer(block, call) for block, call in zip(blocks, ledger, strict=True)])
     answers = [row for row in rows if row.role == "assistant" and row.invocation_id == claim.invocation.id]
     result = _result(
         claim,
@@ -88,7 +92,7 @@ def failed(
         status=RunStatus.FAILED,
         text=text_of(answers[-1].content) if answers else "",
         model=answers[-1].model if answers else None,
-        finish_reason=FinishReason.ERROR,
+        finish_reason=FinishReason.MAX_STEPS if isinstance(error, MaxSteps) else FinishReason.ERROR,
     )
     return _end(
         claim,
@@ -96,8 +100,8 @@ def failed(
         result=result,
         error={"code": error.code, "message": error.message, "retryable": error.retryable},
         last_frame=last_frame,
-        last_seq=results[0] if results else last.seq,
-        last_role="user" if results else last.role,
+        last_seq=last_seq,
+        last_role=last_role,
         text=committed_text(rows, claim.invocation.id),
         turn=None,
         results=results,

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from runyard.errors import RunTimeout
 from runyard.frames import text_payload, thinking_payload
 from runyard_workers.flusher import StreamWriter
-from runyard_workers.providers.model import ModelRequest, Provider, TextDelta, ThinkingDelta, Turn
+from runyard_workers.providers.model import (
+    Activity,
+    ModelEvent,
+    ModelRequest,
+    Provider,
+    TextDelta,
+    ThinkingDelta,
+    Turn,
+    UsageSoFar,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,44 +30,68 @@ class StreamedTurn:
     duration_ms: int
 
 
-async def call_model(
-    provider: Provider,
-    request: ModelRequest,
-    writer: StreamWriter,
-    *,
-    stream_thinking: bool,
-    silence_s: float,
-) -> StreamedTurn:
-    """Call the model and stream what it says.
+class ModelCall:
+    """`spent` is what the call has cost so far: it is paid for, also when it fails."""
 
-    Raises:
-        ProviderError, ModelNotConfigured: see `Provider.stream`.
-        RunTimeout: no event came for `silence_s`.
-    """
-    loop = asyncio.get_running_loop()
-    began = time.monotonic()
-    first_frame = writer.last + 1
-    turn: Turn | None = None
-    try:
-        async with asyncio.timeout(silence_s) as silence, contextlib.aclosing(provider.stream(request)) as events:
-            async for event in events:
-                match event:
-                    case TextDelta(text):
-                        writer.write(text_payload(text))
-                    case ThinkingDelta(text):
-                        if stream_thinking:
-                            writer.write(thinking_payload(text))
-                    case Turn():
+    def __init__(
+        self,
+        provider: Provider,
+        request: ModelRequest,
+        writer: StreamWriter,
+        *,
+        stream_thinking: bool,
+        silence_s: float,
+    ) -> None:
+        self._provider = provider
+        self._request = request
+        self._writer = writer
+        self._stream_thinking = stream_thinking
+        self._silence_s = silence_s
+        self.spent: UsageSoFar | None = None
+
+    async def run(self) -> StreamedTurn:
+        """Call the model and stream what it says.
+
+        Raises:
+            ProviderError, ModelNotConfigured: see `Provider.stream`.
+            RunTimeout: nothing showed for `silence_s` that the model works; a connection that is merely kept open does
+                not count.
+        """
+        loop = asyncio.get_running_loop()
+        began = time.monotonic()
+        first_frame = self._writer.last + 1
+        turn: Turn | None = None
+        try:
+            async with (
+                asyncio.timeout(self._silence_s) as silence,
+                contextlib.aclosing(self._provider.stream(self._request)) as events,
+            ):
+                async for event in events:
+                    if isinstance(event, Turn):
                         turn = event
-                silence.reschedule(loop.time() + silence_s)
-    except TimeoutError:
-        if not silence.expired():
-            raise
-        raise RunTimeout(f"the model sent nothing for {silence_s:g} s") from None
-    assert turn is not None, "a provider's stream ends with a turn or an error"
-    return StreamedTurn(
-        turn=turn,
-        first_frame=first_frame,
-        last_frame=writer.last,
-        duration_ms=int((time.monotonic() - began) * 1000),
-    )
+                    if self._shows_work(event):
+                        silence.reschedule(loop.time() + self._silence_s)
+        except TimeoutError:
+            if not silence.expired():
+                raise
+            raise RunTimeout(f"the model was silent for {self._silence_s:g} s") from None
+        assert turn is not None, "a provider's stream ends with a turn or an error"
+        return StreamedTurn(
+            turn=turn,
+            first_frame=first_frame,
+            last_frame=self._writer.last,
+            duration_ms=int((time.monotonic() - began) * 1000),
+        )
+
+    def _shows_work(self, event: ModelEvent) -> bool:
+        match event:
+            case TextDelta(text):
+                self._writer.write(text_payload(text))
+            case ThinkingDelta(text):
+                if self._stream_thinking:
+                    self._writer.write(thinking_payload(text))
+            case UsageSoFar():
+                self.spent = event
+            case Activity(ping):
+                return not ping
+        return True
