@@ -14,7 +14,7 @@ from runyard.db.reads import invocations_by_stream
 from runyard.db.records import Invocation
 from runyard.errors import RunNotFound, StoreUnavailable
 from runyard.frames import Frame, FrameEvent, event_payload
-from runyard.streams.reader import FrameReader, StreamInfo
+from runyard.streams.reader import FrameReader, StreamInfo, StreamState
 from runyard_gateway.from_rows import settled_frames
 from runyard_gateway.hub import Hub
 
@@ -55,12 +55,13 @@ class Watcher:
         unclosed_since = self._unclosed_since
         self._unclosed_since = {}
         for stream_id, invocation in settled.items():
+            info = kept.get(stream_id)
             since = unclosed_since.get(stream_id, time.monotonic())
-            if stream_id in kept and time.monotonic() - since < LATE_CLOSE_S:
-                self._unclosed_since[stream_id] = since
-                self._hub.nudge(stream_id)
-            else:
+            if info is None or (info.state is StreamState.LIVE and time.monotonic() - since >= LATE_CLOSE_S):
                 await self._end(invocation)
+            else:
+                self._unclosed_since[stream_id] = since
+                self._hub.nudge(stream_id)  # its readers may be slow, or a batch was lost
 
     async def _kept(self, settled: dict[str, Invocation]) -> dict[str, StreamInfo]:
         """Those that Redis has; none while it is away."""
