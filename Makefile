@@ -11,6 +11,7 @@ dev: venv
 # Every test. Postgres, Redis and RabbitMQ are used where they listen, and started where they do not.
 test: venv
 	@.venv/bin/python -m scripts.services
+	@.venv/bin/python -m scripts.browser
 	@.venv/bin/python -m pytest
 
 # Lint, types, the direction of imports, then every test.

@@ -23,6 +23,7 @@ from runyard_gateway.failures import Failures
 from runyard_gateway.gateway import Gateway, Operation
 from runyard_gateway.hub import Hub
 from runyard_gateway.routes import OPERATIONS
+from runyard_gateway.routes.console import console
 from runyard_gateway.routes.probes import probes
 from runyard_gateway.server import DrainingServer, listen
 from runyard_gateway.watcher import Watcher
@@ -89,7 +90,7 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
 
 
 def build_app(gateway: Gateway) -> ASGIApp:
-    routes = [*probes(gateway), *(_route(gateway, operation) for operation in OPERATIONS)]
+    routes = [*probes(gateway), *console(), *(_route(gateway, operation) for operation in OPERATIONS)]
     app: ASGIApp = Failures(Router(routes=routes, redirect_slashes=False))
     if gateway.settings.cors_origins:
         app = CORSMiddleware(

@@ -1,0 +1,107 @@
+/** What the page shows: the conversation that its address names, beside the reader's runs. */
+
+import { Api } from "../wire/api.js";
+import { asFailure } from "../wire/failure.js";
+import { forgetToken, storedToken, storeToken } from "../wire/token.js";
+import { becomes, goTo, readAddress } from "./address.js";
+import { Agents } from "./agents.js";
+import { Conversation } from "./conversation.js";
+import { Runs } from "./runs.js";
+import { Store } from "./store.js";
+
+/** How often lists are read that must change: a run is busy, no agent is there yet. */
+const LOOK_AGAIN_MS = 5_000;
+
+export class Page {
+  constructor() {
+    this.api = new Api(storedToken, () => this.store.set({ needsToken: true }));
+    this.agents = new Agents(this.api);
+    this.runs = new Runs(this.api);
+    this.store = new Store({
+      conversation: null,
+      hasToken: storedToken() !== null,
+      needsToken: false,
+      isMenuOpen: false,
+      failure: null,
+    });
+  }
+
+  /** From now on the page follows its address and the gateway. */
+  start() {
+    addEventListener("popstate", () => this._showAddress());
+    addEventListener("error", (event) => this._fail(event.error ?? event.message));
+    addEventListener("unhandledrejection", (event) => this._fail(event.reason));
+    document.addEventListener("visibilitychange", () => !document.hidden && this._refresh());
+    setInterval(() => this._lookAgain(), LOOK_AGAIN_MS);
+    this._refresh();
+    this._showAddress();
+  }
+
+  showRun(runId) {
+    goTo({ runId });
+    this._showAddress();
+  }
+
+  newConversation(agent = null) {
+    goTo({ agent });
+    this._showAddress();
+  }
+
+  chooseAgent(agent) {
+    becomes({ agent });
+    this.store.value.conversation.choose(agent);
+  }
+
+  useToken(token) {
+    storeToken(token);
+    this._startAnew({ hasToken: true, needsToken: false });
+  }
+
+  forgetToken() {
+    forgetToken();
+    this._startAnew({ hasToken: false });
+  }
+
+  setMenu(isMenuOpen) {
+    this.store.set({ isMenuOpen });
+  }
+
+  dismissFailure() {
+    this.store.set({ failure: null });
+  }
+
+  /** Another reader: nothing of what the one before saw stays. */
+  _startAnew(patch) {
+    this.agents = new Agents(this.api);
+    this.runs = new Runs(this.api);
+    this.store.set(patch);
+    this._refresh();
+    this._showAddress();
+  }
+
+  _showAddress() {
+    this.store.value.conversation?.close();
+    const place = readAddress();
+    const conversation = new Conversation(this.api, place, {
+      onStarted: (runId) => becomes({ runId }),
+      onChanged: () => this.runs.refresh(),
+    });
+    this.store.set({ conversation, isMenuOpen: false });
+    if (place.runId !== null) conversation.open();
+  }
+
+  _refresh() {
+    this.agents.refresh();
+    this.runs.refresh();
+  }
+
+  _lookAgain() {
+    if (document.hidden || this.store.value.needsToken) return;
+    if (this.agents.areAwaited) this.agents.refresh();
+    if (this.runs.hasBusy || this.runs.store.value.failure) this.runs.refresh();
+  }
+
+  _fail(thrown) {
+    this.store.set({ failure: asFailure(thrown) });
+  }
+}

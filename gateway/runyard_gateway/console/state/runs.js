@@ -1,0 +1,59 @@
+/** The reader's runs, newest activity first, a page at a time; each with words to know it by. */
+
+import { asFailure } from "../wire/failure.js";
+import { isBusy } from "./status.js";
+import { Store } from "./store.js";
+
+const PAGE_RUNS = 20;
+const PAGE_RUNS_MAX = 100;
+
+export class Runs {
+  constructor(api) {
+    this._api = api;
+    this._firstWords = new Map();
+    this.store = new Store({ items: null, nextCursor: null, failure: null });
+  }
+
+  /** All that is shown, anew. */
+  refresh() {
+    const shown = this.store.value.items?.length ?? 0;
+    const limit = Math.min(PAGE_RUNS_MAX, Math.max(PAGE_RUNS, shown));
+    return this._load({ limit }, () => []);
+  }
+
+  more() {
+    const { nextCursor, items } = this.store.value;
+    return this._load({ limit: PAGE_RUNS, cursor: nextCursor }, () => items);
+  }
+
+  get hasBusy() {
+    return this.store.value.items?.some(isBusy) === true;
+  }
+
+  async _load(query, before) {
+    try {
+      const { items, nextCursor } = await this._api.get("v1/runs", query);
+      await Promise.all(items.map((run) => this._name(run)));
+      const named = items.map((run) => ({ ...run, words: run.title ?? this._firstWords.get(run.id) }));
+      this.store.set({ items: [...before(), ...named], nextCursor, failure: null });
+    } catch (error) {
+      this.store.set({ failure: asFailure(error) });
+    }
+  }
+
+  /** A run that was started without a title is known by the first words said in it. */
+  async _name({ id, title, pendingInput }) {
+    if (title !== null || this._firstWords.has(id)) return;
+    const { items } = await this._api.get(`v1/runs/${encodeURIComponent(id)}/messages`, { limit: 1 });
+    const words = items.length > 0 ? textOf(items[0].content) : pendingInput.map(({ text }) => text).join(" ");
+    if (words.trim() !== "") this._firstWords.set(id, words.trim().slice(0, 120));
+  }
+}
+
+function textOf(content) {
+  if (typeof content === "string") return content;
+  return content
+    .filter((block) => block.type === "text")
+    .map((block) => block.text)
+    .join(" ");
+}

@@ -1,0 +1,16 @@
+/** A run's statuses, as people read them. */
+
+export const STATUS_WORDS = Object.freeze({
+  idle: "Idle",
+  queued: "Queued",
+  running: "Running",
+  waiting: "Waiting for a person",
+  completed: "Completed",
+  failed: "Failed",
+  cancelled: "Cancelled",
+});
+
+/** An invocation is in progress or about to be. */
+export function isBusy({ status }) {
+  return status === "queued" || status === "running";
+}

@@ -1,0 +1,28 @@
+/** The whole page: the reader's runs at the side, one conversation in the middle. */
+
+import { useEffect } from "../vendor/preact-hooks.mjs";
+import { Chat } from "./chat.js";
+import { FailureNotice } from "./failure-notice.js";
+import { html } from "./html.js";
+import { Sidebar } from "./sidebar.js";
+import { TokenForm } from "./token-form.js";
+import { useStore } from "./use-store.js";
+
+/** @param {{page: import("../state/page.js").Page}} props */
+export function App({ page }) {
+  const { conversation, needsToken, isMenuOpen, failure } = useStore(page.store);
+  useEffect(() => {
+    const onKey = (event) => event.key === "Escape" && page.setMenu(false);
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, [page]);
+  return html`<div class="app" data-menu=${isMenuOpen ? "open" : "closed"}>
+    <a class="skip" href="#conversation">Skip to the conversation</a>
+    <${Sidebar} page=${page} />
+    <div class="veil" onClick=${() => page.setMenu(false)}></div>
+    <main id="conversation" tabindex="-1">
+      ${failure && html`<${FailureNotice} failure=${failure} onDismiss=${() => page.dismissFailure()} />`}
+      ${needsToken ? html`<${TokenForm} page=${page} />` : html`<${Chat} key=${conversation} page=${page} conversation=${conversation} />`}
+    </main>
+  </div>`;
+}

@@ -1,0 +1,26 @@
+/** The head of a conversation: which agent, what about, which run, what it has used. */
+
+import { isBusy, STATUS_WORDS } from "../state/status.js";
+import { CopyButton } from "./copy-button.js";
+import { html } from "./html.js";
+import { Icon } from "./icons.js";
+import { costWords, plural } from "./words.js";
+
+export function ChatHead({ page, state, words }) {
+  const { runId, agent, run, live, frames } = state;
+  const status = live ? (frames[live.invocationId]?.status ?? "queued") : run?.status;
+  return html`<header class="head">
+    <button type="button" class="quiet only-narrow" aria-label="Your runs" aria-controls="sidebar" onClick=${() => page.setMenu(true)}>
+      <${Icon} name="menu" />
+    </button>
+    <div class="about">
+      <h1>${words ?? "New chat"}</h1>
+      ${runId !== null && html`<p>
+        <span class="agent">${agent}</span>
+        <span class="run"><code>${runId}</code> <${CopyButton} label="Copy the run's id" text=${runId} /></span>
+        ${run && !isBusy(run) && !live && html`<span class="total">${plural(run.steps, "step")}, ${costWords(run.cost)}</span>`}
+      </p>`}
+    </div>
+    ${status && html`<span class="badge" data-status=${status}>${STATUS_WORDS[status] ?? status}</span>`}
+  </header>`;
+}

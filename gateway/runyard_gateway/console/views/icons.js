@@ -1,0 +1,24 @@
+/** The page's few drawings, as outlines in the colour of the text beside them. */
+
+import { html } from "./html.js";
+
+const SHAPES = Object.freeze({
+  menu: ["M4 7h16", "M4 12h16", "M4 17h16"],
+  plus: ["M12 5v14", "M5 12h14"],
+  send: ["M12 19V5", "M6 11l6-6 6 6"],
+  down: ["M12 5v14", "M6 13l6 6 6-6"],
+  chevron: ["M9 6l6 6-6 6"],
+  check: ["M5 12.5l4.5 4.5L19 7.5"],
+  cross: ["M6 6l12 12", "M18 6L6 18"],
+  alert: ["M12 4l9 16H3z", "M12 10v4", "M12 17v.5"],
+  copy: ["M9 9h11v11H9z", "M5 15H4V4h11v1"],
+  thought: ["M12 3a6 6 0 0 0-4 10.5c.8.8 1 1.7 1 2.5h6c0-.8.2-1.700 1-2.500A6 6 0 0 0 12 3z", "M10 20h4"],
+  key: ["M14 10a4 4 0 1 0-3.500 3.900L13 16.500h2.500V19H18v2h3v-3l-6.500-6.500", "M8.500 9.500v.1"],
+});
+
+/** @param {{name: keyof typeof SHAPES}} props */
+export function Icon({ name }) {
+  return html`<svg class="icon" viewBox="0 0 24 24" aria-hidden="true">
+    ${SHAPES[name].map((path) => html`<path d=${path} />`)}
+  </svg>`;
+}

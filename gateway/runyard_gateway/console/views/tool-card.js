@@ -1,0 +1,53 @@
+/** One tool call: what was asked, what the tool told meanwhile, what came of it. */
+
+import { html } from "./html.js";
+import { Icon } from "./icons.js";
+import { pretty, prettyText, Source } from "./source.js";
+import { durationWords } from "./words.js";
+
+/** @param {{call: object, isLive: boolean}} props `isLive`: its invocation goes on */
+export function ToolCard({ call, isLive }) {
+  const state = stateOf(call, isLive);
+  return html`<details class="card tool" data-state=${state.name}>
+    <summary>
+      <span class="mark">${state.icon}</span>
+      <span class="name">${call.name}</span>
+      <span class="brief">${brief(call.input)}</span>
+      <span class="aside">${state.words}</span>
+      <span class="fold"><${Icon} name="chevron" /></span>
+    </summary>
+    <div class="inside">
+      <${Source} label="Input" text=${pretty(call.input)} />
+      ${call.outputs.length > 0 && html`<${Source} label="Output" text=${call.outputs.join("")} />`}
+      ${call.events.map(({ name, data }) => html`<${Source} label=${`Event: ${name}`} text=${pretty(data)} />`)}
+      ${call.result && html`<${Source} label=${call.isError ? "Error" : "Result"} text=${resultText(call.result)} isError=${call.isError} />`}
+    </div>
+  </details>`;
+}
+
+function stateOf(call, isLive) {
+  const duration = call.durationMs === null ? "" : durationWords(call.durationMs);
+  if (call.answered && call.isError) return { name: "error", words: `error ${duration}`, icon: html`<${Icon} name="alert" />` };
+  if (call.answered) return { name: "done", words: duration, icon: html`<${Icon} name="check" />` };
+  if (isLive) return { name: "running", words: "running", icon: html`<span class="spinner"></span>` };
+  return { name: "open", words: "no result", icon: html`<${Icon} name="cross" />` };
+}
+
+/** The arguments in one line. */
+function brief(input) {
+  if (input === null || typeof input !== "object") return JSON.stringify(input);
+  return Object.entries(input)
+    .map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join(", ");
+}
+
+function resultText({ content }) {
+  if (typeof content === "string") return prettyText(content);
+  return content.map((block) => (block.type === "text" ? prettyText(block.text) : pretty(withoutBytes(block)))).join("\n\n");
+}
+
+/** A picture's or a document's data would fill the card with characters that nobody reads. */
+function withoutBytes(block) {
+  if (typeof block.source?.data !== "string") return block;
+  return { ...block, source: { ...block.source, data: `${block.source.data.length} characters` } };
+}

@@ -1,0 +1,61 @@
+/** One invocation: what was said to the agent, all that it did and said, and how it ended or how it stands. */
+
+import { turnParts } from "../conversation/turn.js";
+import { useMemo } from "../vendor/preact-hooks.mjs";
+import { html } from "./html.js";
+import { Markdown } from "./markdown.js";
+import { Event, Input, OtherBlock, Thinking } from "./parts.js";
+import { ToolCard } from "./tool-card.js";
+import { Ending } from "./ending.js";
+import { Progress } from "./progress.js";
+
+/**
+ * @param {object} props
+ * @param {object[]} props.rows
+ * @param {object | null} props.frames
+ * @param {object | null} props.outcome how it ended, as the API told; the frames may know it too
+ * @param {object | null} props.live {input} while it is followed
+ * @param {object | null} props.connection why the stream is broken off
+ * @param {boolean} props.hasWorkers
+ */
+export function Turn({ rows, frames, outcome, live, connection, hasWorkers }) {
+  // The same nodes again are not compared: a turn that has not changed costs nothing while another one grows.
+  return useMemo(() => {
+    const parts = turnParts(rows, frames, outcome?.records);
+    const ended = frames?.outcome ?? outcome;
+    const isLive = live !== null && !frames?.outcome;
+    const answer = parts.filter((part) => part.kind === "text").map((part) => part.text);
+    return html`<article class="turn" aria-busy=${isLive}>
+      ${live && rows.length === 0 && live.input !== "" && html`<${Input} text=${live.input} />`}
+      ${keyed(parts).map(([key, part]) => drawn(key, part, isLive, part === parts.at(-1)))}
+      ${isLive && html`<${Progress} frames=${frames} connection=${connection} hasWorkers=${hasWorkers} isWriting=${parts.at(-1)?.kind === "text"} />`}
+      ${!isLive && ended && html`<${Ending} outcome=${ended} answer=${answer} />`}
+    </article>`;
+  }, [rows, frames, outcome, live, connection, hasWorkers]);
+}
+
+/** A part that moves from the stream into the transcript keeps its key, and so its place and what is unfolded in it. */
+function keyed(parts) {
+  const counts = {};
+  return parts.map((part) => {
+    counts[part.kind] = (counts[part.kind] ?? 0) + 1;
+    return [part.kind === "call" ? `call-${part.id}` : `${part.kind}-${counts[part.kind]}`, part];
+  });
+}
+
+function drawn(key, part, isLive, isLast) {
+  switch (part.kind) {
+    case "input":
+      return html`<${Input} key=${key} text=${part.text} />`;
+    case "text":
+      return html`<div key=${key} class="answer"><${Markdown} text=${part.text} /></div>`;
+    case "thinking":
+      return html`<${Thinking} key=${key} text=${part.text} isActive=${isLive && isLast} />`;
+    case "call":
+      return html`<${ToolCard} key=${key} call=${part} isLive=${isLive} />`;
+    case "event":
+      return html`<${Event} key=${key} name=${part.name} data=${part.data} />`;
+    case "block":
+      return html`<${OtherBlock} key=${key} block=${part.block} />`;
+  }
+}

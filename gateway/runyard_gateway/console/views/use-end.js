@@ -1,0 +1,39 @@
+/** Keeps a scrolled place at its end while it grows, for as long as the reader stays there. */
+
+import { useCallback, useLayoutEffect, useRef, useState } from "../vendor/preact-hooks.mjs";
+
+/** How far from the end, in pixels, still counts as being there. */
+const NEAR = 48;
+
+/** @returns refs for the scrolled element and its content; whether the reader is at the end; the way there */
+export function useEnd() {
+  const scrolled = useRef(null);
+  const content = useRef(null);
+  const [isAtEnd, setAtEnd] = useState(true);
+  const stays = useRef(true);
+
+  useLayoutEffect(() => {
+    const place = scrolled.current;
+    const look = () => {
+      stays.current = place.scrollHeight - place.scrollTop - place.clientHeight < NEAR;
+      setAtEnd(stays.current);
+    };
+    const follow = new ResizeObserver(() => {
+      if (stays.current) place.scrollTop = place.scrollHeight;
+      else look();
+    });
+    follow.observe(content.current);
+    follow.observe(place);
+    place.addEventListener("scroll", look, { passive: true });
+    return () => {
+      follow.disconnect();
+      place.removeEventListener("scroll", look);
+    };
+  }, []);
+
+  const goToEnd = useCallback(() => {
+    stays.current = true;
+    scrolled.current.scrollTop = scrolled.current.scrollHeight;
+  }, []);
+  return { scrolled, content, isAtEnd, goToEnd };
+}

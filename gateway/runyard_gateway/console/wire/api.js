@@ -1,0 +1,68 @@
+/** The gateway's HTTP API, called as the reader of this page. */
+
+import { fromResponse, unreachable } from "./failure.js";
+
+export class Api {
+  /**
+   * @param {() => string | null} token what to send as Bearer, if anything
+   * @param {() => void} onUnauthenticated the gateway wants a token, or another one
+   */
+  constructor(token, onUnauthenticated) {
+    this._token = token;
+    this._onUnauthenticated = onUnauthenticated;
+  }
+
+  /** A JSON answer. @throws {Failure} */
+  async get(path, query = {}, signal = undefined) {
+    const response = await this._send(path, { query, signal });
+    return this._read(response, signal);
+  }
+
+  /** Starts or continues a run: the open answer that streams. @throws {Failure} */
+  start(agent, body, signal) {
+    return this._send(`v1/agents/${encodeURIComponent(agent)}/runs`, {
+      method: "POST",
+      silence: "The gateway gave no answer. It may have taken the call: look at your runs before you send it again.",
+      headers: { Accept: "text/event-stream", "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+      signal,
+    });
+  }
+
+  /** A stream after a cursor, or from its beginning: an open answer, or 204 at its end. @throws {Failure} */
+  stream(streamId, cursor, signal) {
+    const headers = { Accept: "text/event-stream" };
+    if (cursor !== null) headers["Last-Event-ID"] = cursor;
+    return this._send(`v1/streams/${encodeURIComponent(streamId)}`, { headers, signal });
+  }
+
+  async _send(path, { query = {}, headers = {}, silence, signal, ...more }) {
+    const url = new URL(path, document.baseURI);
+    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
+    const token = this._token();
+    let response;
+    try {
+      response = await fetch(url, {
+        ...more,
+        headers: token === null ? headers : { ...headers, Authorization: `Bearer ${token}` },
+        signal,
+        cache: "no-store",
+      });
+    } catch (error) {
+      if (signal?.aborted) throw error;
+      throw unreachable(silence);
+    }
+    if (response.ok) return response;
+    if (response.status === 401) this._onUnauthenticated();
+    throw await fromResponse(response);
+  }
+
+  async _read(response, signal) {
+    try {
+      return await response.json();
+    } catch (error) {
+      if (signal?.aborted) throw error;
+      throw unreachable("The gateway's answer broke off.");
+    }
+  }
+}
