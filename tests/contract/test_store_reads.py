@@ -21,7 +21,7 @@ from runyard.db import reads
 from runyard.db.accept import accept_turn
 from runyard.db.claims import Claim
 from runyard.db.engine import Database
-from runyard.db.records import Run
+from runyard.db.records import Invocation, Run
 from runyard.db.turns import append_results, append_turn, settle
 from runyard.runs import RunStatus
 
@@ -64,8 +64,8 @@ async def test_an_invocation_is_found_by_its_id_and_by_its_stream(database: Data
     assert by_id is not None
     invocation, run = by_id
     assert (invocation.id, invocation.run_id, run.id) == (claim.invocation.id, claim.run.id, claim.run.id)
-    assert await database.read(reads.invocation_exists, claim.invocation.id)
-    assert not await database.read(reads.invocation_exists, "inv_none")
+    assert await database.read(reads.accepted_run, claim.invocation.id) == claim.run.id
+    assert await database.read(reads.accepted_run, "inv_none") is None
 
 
 async def test_many_streams_are_looked_up_in_one_statement(database: Database, claim: Claim) -> None:
@@ -129,13 +129,27 @@ async def test_a_transcript_comes_in_pages_from_either_end(database: Database, c
 async def test_a_runs_invocations_come_in_pages_newest_first(database: Database, claim: Claim) -> None:
     second = new_turn(continues=claim.run.id, at=AT + 9)
     await database.write(accept_turn, second)
-    listed = await database.read(reads.invocations_of, claim.run.id, OWNER, before=None, limit=1)
-    assert listed is not None
-    assert [item.id for item in listed] == [second.invocation_id]
-    before = (listed[0].created_at, listed[0].id)
-    rest = await database.read(reads.invocations_of, claim.run.id, OWNER, before=before, limit=10)
-    assert rest is not None
-    assert [item.id for item in rest] == [claim.invocation.id]
+
+    async def page(before: tuple[int, str] | None, limit: int) -> list[Invocation]:
+        found = await database.read(reads.invocations_of, claim.run.id, OWNER, before=before, limit=limit)
+        assert found is not None
+        run, invocations = found
+        assert run.id == claim.run.id
+        return invocations
+
+    [newest] = await page(None, 1)
+    assert newest.id == second.invocation_id
+    rest = await page((newest.created_at, newest.id), 10)
+    assert [invocation.id for invocation in rest] == [claim.invocation.id]
+
+
+async def test_the_answer_that_readers_have_seen_is_in_the_rows(database: Database, claim: Claim) -> None:
+    turn = new_turn(continues=claim.run.id)
+    await database.write(accept_turn, turn)
+    assert await database.read(reads.answer_texts, claim.run.id, claim.invocation.id) == ["South of the Sahara."] * 2
+    assert await database.read(reads.last_committed_frame, claim.run.id, claim.invocation.id) == 6
+    assert await database.read(reads.answer_texts, claim.run.id, turn.invocation_id) == []
+    assert await database.read(reads.last_committed_frame, claim.run.id, turn.invocation_id) == 0
 
 
 async def test_a_healthy_database_can_be_written(database: Database) -> None:
