@@ -196,6 +196,7 @@ class Database:
             yield connection
 
     async def close(self) -> None:
+        """Close every link. Whoever uses one must have ended: a link in use is not closed, now or later."""
         await self._engine.dispose()
 
 
