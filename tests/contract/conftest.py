@@ -1,12 +1,17 @@
+import secrets
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from tests.contract.worker import Worker, opened
 from tests.databases import POSTGRES, SQLITE, postgres_database
+from tests.redis_servers import redis_server
 
 from runyard.db.engine import Database
 from runyard.db.migrate import upgrade
+from runyard.streams.connect import connect
+from runyard_workers import closer, commits
 
 
 @pytest.fixture(scope="session")
@@ -54,3 +59,29 @@ async def rival(database_url: str) -> AsyncIterator[Database]:
     opened = Database(database_url, pool_size=4)
     yield opened
     await opened.close()
+
+
+@pytest.fixture(scope="session", params=[SQLITE, POSTGRES])
+def lasting_database_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A migrated database for many tests, each of which leaves it empty."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('lasting')}/runyard.db"
+        upgrade(url)
+        yield url
+        return
+    with postgres_database(template=request.getfixturevalue("postgres_template")) as url:
+        yield url
+
+
+@pytest.fixture
+async def worker(lasting_database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Worker]:
+    """The core of a worker process, with frames in Redis under a prefix of its own."""
+    monkeypatch.setattr(commits, "RETRY_MIN_S", 0.001)
+    monkeypatch.setattr(closer, "MARK_S", 0.001)
+    monkeypatch.setattr(closer, "RETRY_S", 0.01)
+    client, prefix = connect(redis_server()), f"test-{secrets.token_hex(6)}"
+    async with opened(lasting_database_url, client, prefix) as worker:
+        yield worker
+    if keys := [key async for key in client.scan_iter(f"{prefix}:*", count=1000)]:
+        await client.delete(*keys)
+    await client.aclose()
