@@ -25,7 +25,7 @@ from runyard_workers.closer import Ending
 from runyard_workers.commits import backoff, commit
 from runyard_workers.contexts import Contexts
 from runyard_workers.output import Output
-from runyard_workers.prices import cost
+from runyard_workers.prices import Cost, cost
 from runyard_workers.progress import Progress
 from runyard_workers.prompts import system_prompt
 from runyard_workers.providers.model import ModelRequest
@@ -59,6 +59,7 @@ class Execution:
             contexts=self._contexts,
         )
         self._rows: list[Message] = []
+        self._is_claimed_copy = True
         self._progress = Progress.stored(claim.run, claim.invocation)
         self._log = log.bind(run_id=claim.run.id, invocation_id=claim.invocation.id, generation=claim.run.generation)
 
@@ -103,11 +104,22 @@ class Execution:
             return await self._fail(InternalError(f"Internal error ({type(error).__name__})"))
 
     async def _load(self) -> Ending | None:
-        """Read the rows anew; the ending, if a settlement of unknown outcome did happen."""
-        run, invocation = await self._services.database.read(turns.load_run, self.held.run_id)
+        """Take the rows as the claim left them, or after a failure read them anew.
+
+        Returns the ending, if a settlement of unknown outcome did happen.
+        """
+        database = self._services.database
+        if self._is_claimed_copy:
+            self._is_claimed_copy = False
+            transcript = self._claim.transcript
+            if transcript is None:
+                transcript = await database.read(turns.load_messages, self.held.run_id)
+            self._rows = transcript
+            return None
+        run, invocation = await database.read(turns.load_run, self.held.run_id)
         if run.generation != self.held.generation or invocation.id != self.held.invocation_id:
             raise GenerationLost(self.held.run_id)
-        self._rows = await self._services.database.read(turns.load_messages, self.held.run_id)
+        self._rows = await database.read(turns.load_messages, self.held.run_id)
         self._progress = Progress.stored(run, invocation)
         if run.status is not RunStatus.RUNNING:
             return settlement.stored_ending(invocation, self._rows)
@@ -120,8 +132,8 @@ class Execution:
                 results = await self._batches.run(last)
                 self._append(settlement.results_row(self.held, last.seq + 1, results, at=now_ms()))
                 continue
-            streamed = await self._call_model()
-            row = self._assistant_turn(streamed)
+            streamed, price = await self._call_model()
+            row = self._assistant_turn(streamed, price)
             if row.stop_reason != FinishReason.TOOL_USE or not tool_uses(row.content):
                 return await self._settle(settlement.completed(self._claim, self._progress, self._rows, row))
             await self._append_turn(row, streamed.turn.broken_inputs)
@@ -139,7 +151,7 @@ class Execution:
         self._rows.append(row)
         self._output.message(row.seq, row.role)
 
-    async def _call_model(self) -> StreamedTurn:
+    async def _call_model(self) -> tuple[StreamedTurn, Cost]:
         agent, options = self._agent, self._options
         max_steps = min(options.get("maxSteps", agent.max_steps), agent.max_steps)
         if self._progress.steps >= max_steps:
@@ -173,18 +185,18 @@ class Execution:
                 usage, model = call.spent
                 self._progress = self._progress.plus_spent(usage, cost(model, usage))
             raise
-        turn = streamed.turn
-        self._progress = self._progress.plus_step(turn.usage, cost(turn.model, turn.usage))
-        return await self._output.flushed(streamed, self._rows)
+        price = cost(streamed.turn.model, streamed.turn.usage)
+        self._progress = self._progress.plus_step(streamed.turn.usage, price)
+        return await self._output.flushed(streamed, self._rows), price
 
-    def _assistant_turn(self, streamed: StreamedTurn) -> AssistantTurn:
+    def _assistant_turn(self, streamed: StreamedTurn, price: Cost) -> AssistantTurn:
         turn = streamed.turn
         return AssistantTurn(
             seq=self._rows[-1].seq + 1,
             content=turn.content,
             model=turn.model,
             usage=turn.usage.to_dict(),
-            cost=cost(turn.model, turn.usage).to_dict(),
+            cost=price.to_dict(),
             stop_reason=turn.stop_reason,
             duration_ms=streamed.duration_ms,
             first_frame=streamed.first_frame,

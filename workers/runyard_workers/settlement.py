@@ -135,13 +135,6 @@ def results_row(held: Held, seq: int, content: list[Block], *, at: int) -> Messa
         invocation_id=held.invocation_id,
         role="user",
         content=content,
-        model=None,
-        usage=None,
-        cost=None,
-        stop_reason=None,
-        duration_ms=None,
-        first_frame=None,
-        last_frame=None,
         created_at=at,
     )
 

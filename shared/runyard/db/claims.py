@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.db.engine import Database
 from runyard.db.inputs import fold_inputs
-from runyard.db.records import Input, Invocation, Run
+from runyard.db.records import Input, Invocation, Message, Run
 from runyard.db.tables import QUEUED, RUNNING, agent_invocations, agent_runs
 from runyard.errors import WorkerGone
 from runyard.ids import InvocationId, RunId, WorkerId
@@ -33,16 +33,25 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """A run that belongs to this worker now. `folded`: the inputs that this claim put into the transcript."""
+    """A run that belongs to this worker now, as its rows are.
+
+    `folded`: the inputs that this claim put into the transcript; `appended`: the row that holds them.
+    """
 
     run: Run
     invocation: Invocation
     folded: tuple[Input, ...]
+    appended: Message | None
 
     @property
     def is_takeover(self) -> bool:
         """Another worker (or this one, before) had begun the invocation."""
         return not self.folded
+
+    @property
+    def transcript(self) -> list[Message] | None:
+        """All of it, where this claim wrote its first row; None: it has to be read."""
+        return [self.appended] if self.appended is not None and self.appended.seq == 1 else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -183,13 +192,13 @@ async def take(
         queued = await _lock_first(connection, _wait_locked, groups[:1])
     if queued is None:
         return None
-    folded, last_seq = await fold_inputs(connection, queued, at=at)
+    folded, appended = await fold_inputs(connection, queued, at=at)
     claimed: dict[str, Any] = {
         "status": after(queued.status, RunEvent.CLAIM),
         "worker_id": worker_id,
         "generation": queued.generation + 1,
         "agent_version": agents[queued.agent],
-        "last_seq": last_seq,
+        "last_seq": appended.seq if appended else queued.last_seq,
         "last_activity_at": at,
     }
     try:
@@ -199,7 +208,12 @@ async def take(
     row = await connection.execute(
         _claim_invocation, {"invocation": queued.invocation_id, "at": at, "redis": redis_run_id}
     )
-    return Claim(run=replace(queued, **claimed), invocation=Invocation(**row.one()._mapping), folded=folded)
+    return Claim(
+        run=replace(queued, **claimed),
+        invocation=Invocation(**row.one()._mapping),
+        folded=folded,
+        appended=appended,
+    )
 
 
 async def _lock_first(connection: AsyncConnection, statement: sa.Select[Any], groups: Sequence[Group]) -> Run | None:

@@ -6,42 +6,34 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runyard.db.records import Input, Run
+from runyard.db.records import Input, Message, Run
 from runyard.db.tables import agent_inputs, agent_messages
 
-_unfolded = (
-    sa.select(agent_inputs)
+_fold = (
+    sa.update(agent_inputs)
     .where(agent_inputs.c.run_id == sa.bindparam("run"), agent_inputs.c.folded_in_seq.is_(None))
-    .order_by(agent_inputs.c.position)
+    .returning(agent_inputs)
 )
 _append = sa.insert(agent_messages)
-_mark_folded = sa.update(agent_inputs).where(
-    agent_inputs.c.run_id == sa.bindparam("run"), agent_inputs.c.id.in_(sa.bindparam("inputs", expanding=True))
-)
 
 
-async def fold_inputs(connection: AsyncConnection, run: Run, *, at: int) -> tuple[tuple[Input, ...], int]:
-    """Append what callers sent as one user row; the run lock is held. Returns the inputs and the new last seq."""
-    rows = await connection.execute(_unfolded, {"run": run.id})
-    inputs = tuple(Input(**row._mapping) for row in rows)
-    if not inputs:
-        return (), run.last_seq
+async def fold_inputs(connection: AsyncConnection, run: Run, *, at: int) -> tuple[tuple[Input, ...], Message | None]:
+    """Append what callers sent as one user row; the run lock is held. Returns the inputs and the row."""
     seq = run.last_seq + 1
-    await connection.execute(
-        _append,
-        {
-            "run_id": run.id,
-            "seq": seq,
-            "invocation_id": run.invocation_id,
-            "role": "user",
-            "content": join_inputs([item.content for item in inputs]),
-            "created_at": at,
-        },
-    )
-    await connection.execute(
-        _mark_folded, {"run": run.id, "inputs": [item.id for item in inputs], "folded_in_seq": seq}
-    )
-    return inputs, seq
+    folded = await connection.execute(_fold, {"run": run.id, "folded_in_seq": seq})
+    inputs = tuple(sorted((Input(**row._mapping) for row in folded), key=lambda item: item.position))
+    if not inputs:
+        return (), None
+    row: dict[str, Any] = {
+        "run_id": run.id,
+        "seq": seq,
+        "invocation_id": run.invocation_id,
+        "role": "user",
+        "content": join_inputs([item.content for item in inputs]),
+        "created_at": at,
+    }
+    await connection.execute(_append, row)
+    return inputs, Message(**row)
 
 
 def join_inputs(contents: Sequence[str | list[dict[str, Any]]]) -> str | list[dict[str, Any]]:

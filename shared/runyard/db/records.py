@@ -70,13 +70,13 @@ class Message:
     invocation_id: InvocationId
     role: str
     content: str | list[dict[str, Any]]
-    model: str | None
-    usage: dict[str, int] | None
-    cost: dict[str, Any] | None
-    stop_reason: str | None
-    duration_ms: int | None
-    first_frame: int | None
-    last_frame: int | None
+    model: str | None = None
+    usage: dict[str, int] | None = None
+    cost: dict[str, Any] | None = None
+    stop_reason: str | None = None
+    duration_ms: int | None = None
+    first_frame: int | None = None
+    last_frame: int | None = None
     created_at: int
 
 
