@@ -1,11 +1,15 @@
 """A real database with faults: each at the commit of one kind of transaction."""
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Any
 
 from runyard.db.engine import Database
 from runyard.errors import CommitUnknown, StoreUnavailable
+
+GUARD_S = 30.0
 
 
 class Fault(StrEnum):
@@ -24,18 +28,24 @@ class FaultyDatabase(Database):
         self.written: list[str] = []
         """The names of the transactions that happened."""
 
+        self._happened: defaultdict[Any, asyncio.Event] = defaultdict(asyncio.Event)
+
+    async def wrote(self, work: Any) -> None:
+        """Wait until this kind of transaction has happened once."""
+        async with asyncio.timeout(GUARD_S):
+            await self._happened[work].wait()
+
     async def write(self, work: Any, *args: Any, **kwargs: Any) -> Any:
         if (hook := self.before.pop(work, None)) is not None:
             await hook()
-        match self.faults[work].pop(0) if self.faults.get(work) else None:
-            case Fault.AWAY:
-                raise StoreUnavailable("the database does not answer")
-            case Fault.LOST_REQUEST:
-                raise CommitUnknown("the database did not answer a commit")
-            case Fault.LOST_ANSWER:
-                await super().write(work, *args, **kwargs)
-                self.written.append(work.__name__)
-                raise CommitUnknown("the database did not answer a commit")
+        fault = self.faults[work].pop(0) if self.faults.get(work) else None
+        if fault is Fault.AWAY:
+            raise StoreUnavailable("the database does not answer")
+        if fault is Fault.LOST_REQUEST:
+            raise CommitUnknown("the database did not answer a commit")
         result = await super().write(work, *args, **kwargs)
         self.written.append(work.__name__)
+        self._happened[work].set()
+        if fault is Fault.LOST_ANSWER:
+            raise CommitUnknown("the database did not answer a commit")
         return result

@@ -78,11 +78,12 @@ async def run_group(
     group: Sequence[ReadyCall], threads: ToolThreads, context_of: Callable[[ReadyCall], RunContext]
 ) -> AsyncGenerator[CallOutcome, None]:
     """Run calls at the same time; outcomes as they come. Close it (`aclosing`) to drop what still runs."""
-    pending = {asyncio.create_task(_run(call, threads, context_of(call)), name=call.call_id) for call in group}
+    tasks = [asyncio.create_task(_run(call, threads, context_of(call)), name=call.call_id) for call in group]
+    pending = set(tasks)
     try:
         while pending:
             done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
+            for task in [task for task in tasks if task in done]:
                 yield task.result()
     finally:
         for task in pending:
