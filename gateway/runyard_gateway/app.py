@@ -17,6 +17,7 @@ from runyard.queue.wakeups import Publisher
 from runyard.settings import Settings
 from runyard.streams.connect import connect
 from runyard.streams.store import FrameStore
+from runyard.text import clean_json
 from runyard_gateway.auth import authenticator
 from runyard_gateway.directory import AgentDirectory
 from runyard_gateway.failures import Failures
@@ -105,6 +106,8 @@ def build_app(gateway: Gateway) -> ASGIApp:
 
 def _route(gateway: Gateway, operation: Operation) -> Route:
     async def endpoint(request: Request) -> ASGIApp:
+        # A NUL in an id is a statement that Postgres refuses; cleaned, it is an id that nothing has.
+        request.scope["path_params"] = clean_json(request.path_params)
         principal = gateway.authenticator.principal(request.headers.get("authorization"))
         return await operation.handler(gateway, request, principal)
 

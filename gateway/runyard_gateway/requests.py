@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 from starlette.requests import Request
 
 from runyard.errors import InputRequired, InvalidArgs, PayloadTooLarge
-from runyard.text import clean_json
+from runyard.text import clean_json, clean_text
 
 INPUT_BLOCKS = frozenset({"text", "image", "document"})
 METADATA_MAX_BYTES = 16_384
@@ -152,6 +152,12 @@ def _explain(location: tuple[int | str, ...], kind: str, message: str) -> str:
     if kind == "extra_forbidden":
         return f'unknown field "{name}"'
     return f"{name}: {message.removeprefix('Value error, ')}"
+
+
+def query_text(request: Request, name: str) -> str | None:
+    """Clean, like all that is stored and that it is compared with."""
+    given = request.query_params.get(name)
+    return None if given is None else clean_text(given)
 
 
 def query_int(request: Request, name: str, *, default: int, low: int, high: int) -> int:
