@@ -4,21 +4,23 @@ A cursor is no secret and grants nothing: whose rows are listed is part of the q
 """
 
 import base64
-import binascii
 import zlib
+from collections.abc import Sequence
 
 import orjson
 
 from runyard.errors import InvalidArgs
 
-
-def seal(kind: str, *position: int | str) -> str:
-    """`kind` names the list that the position belongs to."""
-    body = orjson.dumps([kind, *position])
-    return base64.urlsafe_b64encode(zlib.crc32(body).to_bytes(4, "big") + body).decode().rstrip("=")
+Listing = Sequence[str | None]
+"""What a list is known by: its name, whose it is, its filters, its order. A cursor fits no other list."""
 
 
-def unseal(kind: str, cursor: str) -> list[int | str]:
+def seal(listing: Listing, *position: int | str) -> str:
+    body = orjson.dumps(position)
+    return base64.urlsafe_b64encode(_checksum(listing, body) + body).decode().rstrip("=")
+
+
+def unseal(listing: Listing, cursor: str) -> list[int | str]:
     """The position in a cursor of this list.
 
     Raises:
@@ -26,13 +28,14 @@ def unseal(kind: str, cursor: str) -> list[int | str]:
     """
     try:
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        checksum, body = raw[:4], raw[4:]
-        if zlib.crc32(body).to_bytes(4, "big") != checksum:
-            raise ValueError("checksum")
-        position: list[int | str]
-        found, *position = orjson.loads(body)
-        if found != kind:
-            raise ValueError("kind")
-    except (ValueError, binascii.Error) as error:
-        raise InvalidArgs("cursor is not one that this list gave", fields=["cursor"]) from error
+    except ValueError:
+        raw = b""
+    checksum, body = raw[:4], raw[4:]
+    if checksum != _checksum(listing, body):
+        raise InvalidArgs("cursor is not one that this list gave", fields=["cursor"])
+    position: list[int | str] = orjson.loads(body)
     return position
+
+
+def _checksum(listing: Listing, body: bytes) -> bytes:
+    return zlib.crc32(orjson.dumps(listing) + body).to_bytes(4, "big")

@@ -102,19 +102,19 @@ async def list_invocations(gateway: Gateway, request: Request, principal: Princi
     """Newest first."""
     known_query(request, "limit", "cursor")
     limit = query_int(request, "limit", default=RUNS_DEFAULT, low=1, high=RUNS_MAX)
-    kind = f"invocations:{request.path_params['id']}"
+    listing = ("invocations", request.path_params["id"])
     found = await gateway.database.read(
         reads.invocations_of,
         request.path_params["id"],
         principal.owner,
-        before=time_position(kind, request),
+        before=time_position(listing, request),
         limit=limit + 1,
     )
     if found is None:
         raise run_not_found(request)
     run, invocations = found
     page = invocations[:limit]
-    cursor = paging.seal(kind, page[-1].created_at, page[-1].id) if len(invocations) > limit else None
+    cursor = paging.seal(listing, page[-1].created_at, page[-1].id) if len(invocations) > limit else None
     return json_answer({"items": [invocation_view(item, run) for item in page], "nextCursor": cursor})
 
 

@@ -10,7 +10,7 @@ from runyard_gateway import paging
 from runyard_gateway.answers import json_answer
 from runyard_gateway.gateway import Gateway, Operation
 from runyard_gateway.principal import Principal
-from runyard_gateway.requests import known_query, query_choice, query_int
+from runyard_gateway.requests import known_query, query_choice, query_int, query_text
 from runyard_gateway.views import message_view, run_view
 
 RUNS_DEFAULT, RUNS_MAX = 20, 100
@@ -22,18 +22,19 @@ async def list_runs(gateway: Gateway, request: Request, principal: Principal) ->
     known_query(request, "agent", "status", "sessionId", "limit", "cursor")
     limit = query_int(request, "limit", default=RUNS_DEFAULT, low=1, high=RUNS_MAX)
     where = reads.RunFilter(
-        agent=request.query_params.get("agent"),
+        agent=query_text(request, "agent"),
         status=query_choice(request, "status", default=None, choices=tuple(RunStatus)),
-        session_id=request.query_params.get("sessionId"),
+        session_id=query_text(request, "sessionId"),
     )
+    listing = ("runs", principal.tenant_id, principal.user_id, where.agent, where.status, where.session_id)
     found = await gateway.database.read(
-        reads.runs_of, principal.owner, where, before=time_position("runs", request), limit=limit + 1
+        reads.runs_of, principal.owner, where, before=time_position(listing, request), limit=limit + 1
     )
     page = found[:limit]
     cursor = None
     if len(found) > limit:
         last = page[-1][0]
-        cursor = paging.seal("runs", last.last_activity_at, last.id)
+        cursor = paging.seal(listing, last.last_activity_at, last.id)
     return json_answer({"items": [run_view(run, stream_id=stream) for run, stream in page], "nextCursor": cursor})
 
 
@@ -51,19 +52,19 @@ async def list_messages(gateway: Gateway, request: Request, principal: Principal
     known_query(request, "limit", "cursor", "order")
     limit = query_int(request, "limit", default=MESSAGES_DEFAULT, low=1, high=MESSAGES_MAX)
     order = query_choice(request, "order", default="asc", choices=("asc", "desc"))
-    kind = f"messages:{request.path_params['id']}:{order}"
+    listing = ("messages", request.path_params["id"], order)
     found = await gateway.database.read(
         reads.messages_of,
         request.path_params["id"],
         principal.owner,
-        after_seq=_seq_position(kind, request),
+        after_seq=_seq_position(listing, request),
         descending=order == "desc",
         limit=limit + 1,
     )
     if found is None:
         raise run_not_found(request)
     page = found[:limit]
-    cursor = paging.seal(kind, page[-1].seq) if len(found) > limit else None
+    cursor = paging.seal(listing, page[-1].seq) if len(found) > limit else None
     return json_answer({"items": [message_view(message) for message in page], "nextCursor": cursor})
 
 
@@ -71,23 +72,23 @@ def run_not_found(request: Request) -> RunNotFound:
     return RunNotFound("Run not found", runId=request.path_params["id"])
 
 
-def time_position(kind: str, request: Request) -> tuple[int, str] | None:
+def time_position(listing: paging.Listing, request: Request) -> tuple[int, str] | None:
     """The place in a list ordered by time, then id."""
     cursor = request.query_params.get("cursor")
     if cursor is None:
         return None
-    match paging.unseal(kind, cursor):
+    match paging.unseal(listing, cursor):
         case [int(at), str(row_id)]:
             return at, row_id
         case _:
             raise InvalidArgs("cursor is not one that this list gave", fields=["cursor"])
 
 
-def _seq_position(kind: str, request: Request) -> int | None:
+def _seq_position(listing: paging.Listing, request: Request) -> int | None:
     cursor = request.query_params.get("cursor")
     if cursor is None:
         return None
-    match paging.unseal(kind, cursor):
+    match paging.unseal(listing, cursor):
         case [int(seq)]:
             return seq
         case _:
