@@ -155,9 +155,6 @@ async def test_a_body_that_says_it_is_too_large_is_not_read(stack: Stack, api: A
         ("GET", "/v1/runs?limt=5", 400, "INVALID_ARGS"),
         ("GET", "/v1/agents?x=1", 400, "INVALID_ARGS"),
         ("GET", "/v1/runs?status=asleep", 400, "INVALID_ARGS"),
-        ("GET", "/v1/runs/%00", 404, "RUN_NOT_FOUND"),
-        ("GET", "/v1/streams/%F0%9F", 404, "STREAM_NOT_FOUND"),
-        ("POST", "/v1/agents/%00/runs", 404, "AGENT_NOT_FOUND"),
     ],
 )
 async def test_routes_methods_and_ids(api: Api, method: str, path: str, status: int, code: str) -> None:

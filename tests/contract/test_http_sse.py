@@ -36,7 +36,7 @@ STORED = "".join(AWKWARD).replace("\0", "\N{REPLACEMENT CHARACTER}")
 async def test_headers_retry_and_heartbeat_come_before_the_first_frame(stack: Stack, unique: str) -> None:
     """The agent's queue has no worker: what is there without any frame is seen."""
     api = stack.gateway.user()
-    async with api.streaming("brief") as reading:
+    async with api.streaming("unserved") as reading:
         headers = reading.response.headers
         assert headers["content-type"] == "text/event-stream"
         assert headers["cache-control"] == "no-cache"

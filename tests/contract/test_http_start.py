@@ -117,7 +117,7 @@ async def test_ten_calls_at_once_on_a_new_session_make_one_run(stack: Stack, uni
 async def test_a_run_under_way_is_busy(stack: Stack, unique: str, status: str) -> None:
     stack.standin.answers(says(hold(unique), "x"))
     api = stack.gateway.user()
-    agent = "talker" if status == "running" else "brief"  # nobody serves the queue of the other one
+    agent = "talker" if status == "running" else "unserved"
     started = await api.start(agent)
     if status == "running":
         await stack.standin.gate(unique).reached()

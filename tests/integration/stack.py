@@ -1,8 +1,8 @@
 """A whole system under test: a migrated database, Redis, the model's stand-in, gateways and workers as processes."""
 
-import asyncio
 import os
 import secrets
+import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -200,7 +200,9 @@ async def starting_stack(backing: Backing, folder: Path) -> AsyncIterator[Stack]
                     await worker.logged("worker registered")
                     stack.gateway = gateway
                     yield stack
-                    assert await asyncio.gather(process.stop(), worker.stop()) == [0, 0]
+                    for leaving in (process, worker):
+                        leaving.send(signal.SIGTERM)
+                    assert [await process.exited(), await worker.exited()] == [0, 0]
                     assert process.complaints() + worker.complaints() == []
         finally:
             stack.redis.close()
