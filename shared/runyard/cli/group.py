@@ -37,9 +37,7 @@ async def process_group(*, holding: int) -> AsyncIterator[ProcessGroup]:
     """
     read_end, write_end = os.pipe()
     try:
-        leader = await asyncio.create_subprocess_exec(
-            *LEADER, stdin=read_end, process_group=0, pass_fds=(holding,), close_fds=True
-        )
+        leader = await asyncio.create_subprocess_exec(*LEADER, stdin=read_end, process_group=0, pass_fds=(holding,))
     finally:
         os.close(read_end)
     try:
