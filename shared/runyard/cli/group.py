@@ -33,7 +33,7 @@ async def process_group(*, holding: int) -> AsyncIterator[ProcessGroup]:
 
     The leader's input is a pipe that only this process holds the other end of. When this process ends, by SIGKILL too,
     the leader kills the group. `holding` is a file descriptor that the leader keeps open as long: a lock on it is free
-    only when no member is left.
+    only when every member has been killed.
     """
     read_end, write_end = os.pipe()
     try:
