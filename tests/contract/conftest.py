@@ -1,11 +1,12 @@
 import secrets
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
+import structlog
 from tests.contract.worker import Worker, opened
-from tests.databases import POSTGRES, SQLITE, postgres_database
+from tests.databases import POSTGRES, SQLITE, empty_postgres, postgres_database
 from tests.redis_servers import redis_server
 
 from runyard.db.engine import Database
@@ -15,30 +16,35 @@ from runyard_workers import closer, commits
 
 
 @pytest.fixture(scope="session")
-def postgres_template() -> Iterator[str]:
-    """The name of a migrated database; a copy of it is made faster than the migrations run."""
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated file; a copy of it is made faster than the migrations run."""
+    file = tmp_path_factory.mktemp("template") / "runyard.db"
+    upgrade(f"sqlite:///{file}")
+    return file
+
+
+@pytest.fixture(scope="session")
+def shared_postgres_url() -> Iterator[str]:
+    """A migrated database that the tests use one after the other: to make one takes longer than most of them."""
     with postgres_database() as url:
         upgrade(url)
-        name = sa.make_url(url).database
-        assert name is not None
-        yield name
+        yield url
 
 
 @pytest.fixture(params=[SQLITE, POSTGRES])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A migrated database of the test's own, on SQLite and on Postgres."""
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A migrated database that is empty and the test's alone, on SQLite and on Postgres."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/runyard.db"
-        upgrade(url)
-        yield url
-        return
-    with postgres_database(template=request.getfixturevalue("postgres_template")) as url:
-        yield url
+        shutil.copyfile(request.getfixturevalue("sqlite_template"), tmp_path / "runyard.db")
+        return f"sqlite:///{tmp_path}/runyard.db"
+    url: str = request.getfixturevalue("shared_postgres_url")
+    empty_postgres(url)
+    return url
 
 
 @pytest.fixture(params=[SQLITE, POSTGRES])
 def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The same before any migration."""
+    """A database of the test's own, before any migration."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/runyard.db"
         return
@@ -69,12 +75,22 @@ def lasting_database_url(request: pytest.FixtureRequest, tmp_path_factory: pytes
         upgrade(url)
         yield url
         return
-    with postgres_database(template=request.getfixturevalue("postgres_template")) as url:
+    with postgres_database() as url:
+        upgrade(url)
         yield url
 
 
 @pytest.fixture
-async def worker(lasting_database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Worker]:
+def plain_logs() -> Iterator[None]:
+    """Tracebacks without the locals of each frame, which take seconds to print."""
+    renderer = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[structlog.processors.add_log_level, renderer])
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+async def worker(lasting_database_url: str, monkeypatch: pytest.MonkeyPatch, plain_logs: None) -> AsyncIterator[Worker]:
     """The core of a worker process, with frames in Redis under a prefix of its own."""
     monkeypatch.setattr(commits, "RETRY_MIN_S", 0.001)
     monkeypatch.setattr(closer, "MARK_S", 0.001)
