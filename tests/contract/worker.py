@@ -41,14 +41,20 @@ GUARD_S = 30.0
 
 
 class SwitchableStore(FrameStore):
-    """The frame script, and a switch that takes Redis away."""
+    """The frame script, and a switch that takes Redis away. `applied`: a first call went through."""
 
     away = False
+
+    def __init__(self, client: Redis, **limits: Any) -> None:
+        super().__init__(client, **limits)
+        self.applied = asyncio.Event()
 
     async def apply(self, ops: Sequence[Op]) -> list[Answer]:
         if self.away:
             raise StoreUnavailable("Redis does not answer")
-        return await super().apply(ops)
+        answers = await super().apply(ops)
+        self.applied.set()
+        return answers
 
 
 class FakeFrameServer:
