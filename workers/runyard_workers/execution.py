@@ -213,18 +213,18 @@ class Execution:
         )
 
     async def _fail(self, error: RunyardError) -> Ending:
+        last_frame = self._output.withdraw(self._rows)
         try:
             ledger = await self._services.database.read(turns.load_calls, self.held.run_id, self._rows[-1].seq)
-            return await self._settle(self._failed(error, ledger))
+            return await self._settle(self._failed(error, ledger, last_frame))
         except (Signal, StoreUnavailable):
             raise
         except Exception:  # noqa: BLE001 - see below
             # Nothing can be made of its rows. It ends all the same: given back, it would fail on every worker in turn.
             self._log.exception("run ends with its calls open")
-            return await self._settle(self._failed(error, None))
+            return await self._settle(self._failed(error, None, last_frame))
 
-    def _failed(self, error: RunyardError, ledger: Sequence[Call] | None) -> End:
-        last_frame = self._output.kept_last(self._rows)
+    def _failed(self, error: RunyardError, ledger: Sequence[Call] | None, last_frame: int) -> End:
         return settlement.failed(self._claim, self._progress, self._rows, ledger, error, last_frame=last_frame)
 
     async def _settle(self, end: End) -> Ending:

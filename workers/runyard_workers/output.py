@@ -111,6 +111,17 @@ class Output:
         """The number of the last frame that the committed rows account for."""
         return max([self._base_end(rows), *(row.last_frame or 0 for row in self._own(rows))])
 
+    def withdraw(self, rows: Sequence[Message]) -> int:
+        """Take back what no committed row accounts for: the run ends without it.
+
+        Returns the number of the last frame before those that close the stream. It is settled with the run, so that
+        the number of the terminal frame can be told when the stream is gone.
+        """
+        kept = self.kept_last(rows)
+        if self.writer.state is not WriterState.LIVE or self.writer.last == kept:
+            return kept  # whoever closes the stream withdraws what Redis has of it
+        return self.writer.write(rewind_payload(kept, rows, self._held.invocation_id))
+
     def leave(self) -> StreamWriter:
         """The run writes no more; the writer is its taker's to release."""
         for call_id in list(self._sinks):
