@@ -33,9 +33,8 @@ class Runner:
 
     def start(self, claim: Claim) -> None:
         """Execute a claimed run; takes over the slot."""
-        execution = Execution(self._services, claim, self._services.catalog.agents[claim.run.agent])
         holding = (claim.run.id, claim.run.generation)
-        task = asyncio.create_task(self._execute(execution), name=claim.run.id)
+        task = asyncio.create_task(self._execute(claim), name=claim.run.id)
         self._tasks[holding] = task
         task.add_done_callback(lambda _: self._left(holding))
 
@@ -71,8 +70,7 @@ class Runner:
         for task in leaving.values():
             task.cancel()
         await asyncio.gather(*leaving.values(), return_exceptions=True)
-        for holding in leaving:
-            await self._give_back(holding)
+        await asyncio.gather(*map(self._give_back, {*leaving, *self._unheld}), *self._background)
 
     async def _give_back(self, holding: Holding) -> None:
         run_id, generation = holding
@@ -87,15 +85,15 @@ class Runner:
         log.info("run given back", run_id=run_id, generation=generation)
         self._publisher.wake(run_id=given.run_id, invocation_id=given.invocation_id, queue=given.queue)
 
-    async def _execute(self, execution: Execution) -> None:
-        held = execution.held
+    async def _execute(self, claim: Claim) -> None:
+        names = {"run_id": claim.run.id, "generation": claim.run.generation}
         try:
-            await execution.run()
+            await Execution(self._services, claim, self._services.catalog.agents[claim.run.agent]).run()
         except GenerationLost:
-            log.info("run changed hands", run_id=held.run_id, generation=held.generation)
+            log.info("run changed hands", **names)
         except Exception:
             # Nothing was settled: the row still says running here, so the beat's comparison gives the run back.
-            log.exception("run left by an unexpected error", run_id=held.run_id, generation=held.generation)
+            log.exception("run left by an unexpected error", **names)
 
     def _left(self, holding: Holding) -> None:
         del self._tasks[holding]
