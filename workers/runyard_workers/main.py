@@ -116,7 +116,7 @@ async def _services(settings: Settings, catalog: Catalog) -> AsyncIterator[Servi
 
 
 async def _serve(settings: Settings, services: Services, stop: asyncio.Event) -> None:
-    slots = SlotPool(settings.worker_slots)
+    slots = SlotPool(settings.worker_slots, is_alive=services.liveness.is_alive)
     broker = brokers.connect(settings.broker_url, prefix=settings.prefix, slots=slots)
     publisher = Publisher(broker, prefix=settings.prefix)
     runner = Runner(services, slots, publisher)
