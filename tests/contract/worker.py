@@ -133,6 +133,12 @@ class Worker:
     async def run(self, **turn: Any) -> "Settled":
         return await self.execute(await self.claim(**turn))
 
+    async def seen(self, claim: Claim) -> list[Frame]:
+        """What a reader has by now, after all that was written has arrived."""
+        for writer in list(self.flusher._writers):
+            await writer.flush(GUARD_S)
+        return await self.store.read(claim.invocation.stream_id, 0, 10_000)
+
     async def settled(self, run_id: RunId) -> "Settled":
         async with asyncio.timeout(GUARD_S):
             await self.closer.drained()
