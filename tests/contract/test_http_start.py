@@ -145,13 +145,15 @@ async def test_title_and_metadata_are_kept_and_replaced(stack: Stack) -> None:
 
 
 async def test_options_reach_the_model(stack: Stack) -> None:
-    stack.standin.answers(*[says("x")] * 3)
+    """The model that the agent has anyway may be asked for: of an agent that names none, the default one."""
+    stack.standin.answers(*[says("x")] * 4)
     api = stack.gateway.user()
     await api.run("talker", model=ALLOWED_MODEL, maxTokens=77)
     await api.run("talker", maxTokens=1_000_000)
+    await api.run("talker", model=MODEL)
     await api.run("talker")
     asked = [(call.body["model"], call.body["max_tokens"]) for call in stack.standin.calls]
-    assert asked == [(ALLOWED_MODEL, 77), (MODEL, 1000), (MODEL, 1000)]
+    assert asked == [(ALLOWED_MODEL, 77), (MODEL, 1000), (MODEL, 1000), (MODEL, 1000)]
 
 
 async def test_the_steps_of_a_call_can_be_fewer_than_the_agents(stack: Stack) -> None:

@@ -58,7 +58,7 @@ async def start_run(gateway: Gateway, request: Request, principal: Principal) ->
 def _turn(gateway: Gateway, request: Request, principal: Principal, agent: KnownAgent, body: StartRun) -> NewTurn:
     if body.run_id is not None and body.session_id is not None:
         raise InvalidArgs("runId and sessionId both name a run: give one", fields=["runId", "sessionId"])
-    allowed = {agent.spec["model"], *gateway.settings.models_allowed}
+    allowed = {agent.spec["model"] or gateway.settings.model, *gateway.settings.models_allowed}
     if body.model is not None and body.model not in allowed:
         raise ModelNotAllowed(f"the model {body.model!r} is not allowed here", model=body.model)
     return NewTurn(
