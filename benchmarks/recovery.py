@@ -38,7 +38,7 @@ async def _kill_once() -> float:
 
             def count(piece: bytes) -> None:
                 nonlocal frames
-                frames += piece.count(b"\nid: ")
+                frames += piece.count(b"id: ")
                 came.set()
 
             caller = await system.caller()
