@@ -104,7 +104,8 @@ class Output:
         return replace(streamed, first_frame=first_frame, last_frame=self.writer.last)
 
     async def flush(self) -> None:
-        """Wait for the frames of the committed rows, at most 2 s."""
+        """Before the settlement: nothing writes any more, and all that was written arrives, for which it waits 2 s."""
+        self._shut_all()
         await self.writer.flush(FLUSH_BEFORE_COMMIT_S)
 
     def kept_last(self, rows: Sequence[Message]) -> int:
@@ -117,6 +118,7 @@ class Output:
         Returns the number of the last frame before those that close the stream. It is settled with the run, so that
         the number of the terminal frame can be told when the stream is gone.
         """
+        self._shut_all()
         kept = self.kept_last(rows)
         if self.writer.state is not WriterState.LIVE or self.writer.last == kept:
             return kept  # whoever closes the stream withdraws what Redis has of it
@@ -124,9 +126,12 @@ class Output:
 
     def leave(self) -> StreamWriter:
         """The run writes no more; the writer is its taker's to release."""
+        self._shut_all()
+        return self.writer
+
+    def _shut_all(self) -> None:
         for call_id in list(self._sinks):
             self._shut(call_id)
-        return self.writer
 
     def _shut(self, call_id: str | None) -> None:
         if sink := self._sinks.pop(call_id, None):
