@@ -53,12 +53,14 @@ def postgres_server() -> Iterator[psycopg.Connection]:
         link = psycopg.connect(url.render_as_string(hide_password=False), autocommit=True, connect_timeout=5)
     except psycopg.OperationalError as error:
         reason = str(error).splitlines()[0]
-        pytest.fail(
-            f"no Postgres at {url.render_as_string()}: start it, or name another server in {URL_VARIABLE} ({reason})",
-            pytrace=False,
-        )
-    with link:
-        yield link
+    else:
+        with link:
+            yield link
+        return
+    pytest.fail(
+        f"no Postgres at {url.render_as_string()}: start it, or name another server in {URL_VARIABLE} ({reason})",
+        pytrace=False,
+    )
 
 
 def _server_url() -> sa.URL:
