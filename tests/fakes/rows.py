@@ -47,7 +47,7 @@ def thinking(text: str, signature: str = "c2lnbmVk") -> dict[str, Any]:
     return {"type": "thinking", "thinking": text, "signature": signature}
 
 
-def claim(*, last_seq: int = 1, **invocation: Any) -> Claim:
+def claim(**invocation: Any) -> Claim:
     """A claim of run_1 for inv_1, whose opening input was folded."""
     run = Run(
         id=RUN,
@@ -66,7 +66,7 @@ def claim(*, last_seq: int = 1, **invocation: Any) -> Claim:
         invocation_id=INVOCATION,
         error=None,
         steps=0,
-        last_seq=last_seq,
+        last_seq=1,
         usage={},
         cost=ZERO_COST,
         created_at=0,
