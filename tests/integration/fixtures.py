@@ -1,22 +1,32 @@
-"""The stacks as fixtures, started once a session, when the first test asks for them; their logs beside what failed."""
+"""The stacks as fixtures, started once a session, when the first test asks for them; their logs beside what failed.
+
+A plugin of all tests (`tests/conftest.py`), so that contract and integration tests share the stacks. What these are
+made of is imported with the first of them: unit tests wait for no database driver.
+"""
 
 import secrets
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.stack import Stack, postgres_and_redis, sqlite_and_valkey, starting_stack
+
+if TYPE_CHECKING:
+    from tests.integration.stack import Stack
 
 SQLITE = pytest.param("sqlite", id="sqlite")
 POSTGRES = pytest.param("postgres", id="postgres", marks=pytest.mark.postgres)
 on_sqlite = pytest.mark.parametrize("stack", [SQLITE], indirect=True)
 on_postgres = pytest.mark.parametrize("stack", [POSTGRES], indirect=True)
+"""For what only one of them can show, and for what both would show alike."""
 
 LOG_LINES = 60
 
 
 @pytest.fixture(scope="session")
-async def sqlite_stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack]:
+async def sqlite_stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator["Stack"]:
+    from tests.integration.stack import sqlite_and_valkey, starting_stack
+
     folder = tmp_path_factory.mktemp("sqlite-stack")
     with sqlite_and_valkey(folder) as backing:
         async with starting_stack(backing, folder) as stack:
@@ -24,7 +34,9 @@ async def sqlite_stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 
 
 @pytest.fixture(scope="session")
-async def postgres_stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack]:
+async def postgres_stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator["Stack"]:
+    from tests.integration.stack import postgres_and_redis, starting_stack
+
     folder = tmp_path_factory.mktemp("postgres-stack")
     with postgres_and_redis() as backing:
         async with starting_stack(backing, folder) as stack:
@@ -32,7 +44,7 @@ async def postgres_stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncItera
 
 
 @pytest.fixture(params=[SQLITE, POSTGRES])
-def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
+def stack(request: pytest.FixtureRequest) -> Iterator["Stack"]:
     """SQLite with a Valkey of its own, and Postgres with Redis. What one test scripted is forgotten after it."""
     found: Stack = request.getfixturevalue(f"{request.param}_stack")
     with _used_by_one_test(found):
@@ -40,7 +52,7 @@ def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
 
 
 @contextmanager
-def _used_by_one_test(stack: Stack) -> Iterator[None]:
+def _used_by_one_test(stack: "Stack") -> Iterator[None]:
     yield
     unexpected = list(stack.standin.unexpected)
     stack.standin.reset()
@@ -58,8 +70,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    used = getattr(item, "funcargs", {}).get("stack")
-    if report.failed and isinstance(used, Stack):
+    used: Stack | None = getattr(item, "funcargs", {}).get("stack")
+    if report.failed and used is not None:
         for process in used.processes:
             lines = process.log.read_text(errors="replace").splitlines()[-LOG_LINES:]
             report.sections.append((f"log of {process.log.stem}", "\n".join(lines)))
