@@ -24,6 +24,7 @@ class Relay:
         self.sent = bytearray()
         """All that clients have sent."""
         self._links: list[socket.socket] = []
+        self._open = 0
         self._lock = threading.Lock()
         self._flowing = threading.Event()
         self._flowing.set()
@@ -43,8 +44,16 @@ class Relay:
                     continue
                 with self._lock:
                     self._links += [client, server]
-                threading.Thread(target=self._pump, args=(client, server, self.sent), daemon=True).start()
-                threading.Thread(target=self._pump, args=(server, client, bytearray()), daemon=True).start()
+                    self._open += 1
+                threading.Thread(target=self._link, args=(client, server), daemon=True).start()
+
+    def _link(self, client: socket.socket, server: socket.socket) -> None:
+        answers = threading.Thread(target=self._pump, args=(server, client, bytearray()), daemon=True)
+        answers.start()
+        self._pump(client, server, self.sent)
+        answers.join()
+        with self._lock:
+            self._open -= 1
 
     def _pump(self, source: socket.socket, sink: socket.socket, seen: bytearray) -> None:
         with contextlib.suppress(OSError):
@@ -55,6 +64,9 @@ class Relay:
         for end in (source, sink):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+
+    def open_links(self) -> int:
+        return self._open
 
     def cut(self) -> None:
         """End every link there is; new ones are taken."""
@@ -72,14 +84,16 @@ class Relay:
         self._listener.close()
         self.cut()
 
-    def accept(self) -> None:
-        """As a server that is up again."""
-        self._listener = socket.create_server(("127.0.0.1", self.port))
-        self._serve()
-
     def fall_silent(self) -> None:
         """As a server that is frozen: links are taken and kept, and nothing passes."""
         self._flowing.clear()
+
+    def recover(self) -> None:
+        """As a server that is up again, or thaws."""
+        self._flowing.set()
+        if self._listener.fileno() == -1:
+            self._listener = socket.create_server(("127.0.0.1", self.port))
+            self._serve()
 
     def close(self) -> None:
         self._flowing.set()

@@ -109,18 +109,21 @@ def _find_rabbitmq() -> Path | None:
 
 
 def _start_rabbitmq(server: Server, binary: Path) -> None:
-    port = server.service.port
-    environment = {
+    server.run(binary, "-detached", environment=rabbitmq_environment(port=server.service.port, folder=server.folder))
+
+
+def rabbitmq_environment(*, port: int, folder: Path) -> dict[str, str]:
+    """Of a node that shares nothing with others on this machine; everything it keeps is in `folder`."""
+    return {
         "RABBITMQ_NODENAME": f"runyard-{port}@localhost",
         "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
         "RABBITMQ_NODE_PORT": str(port),
         "RABBITMQ_DIST_PORT": str(port + 20_000),
-        "RABBITMQ_MNESIA_BASE": str(server.folder / "data"),
-        "RABBITMQ_LOG_BASE": str(server.folder / "log"),
-        "RABBITMQ_CONFIG_FILE": str(server.folder / "rabbitmq"),
-        "RABBITMQ_ENABLED_PLUGINS_FILE": str(server.folder / "plugins"),
+        "RABBITMQ_MNESIA_BASE": str(folder / "data"),
+        "RABBITMQ_LOG_BASE": str(folder / "log"),
+        "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
     }
-    server.run(binary, "-detached", environment=environment)
 
 
 def _which(name: str) -> Path | None:

@@ -14,6 +14,22 @@ from runyard.queue.wakeups import Publisher
 from runyard_workers.slots import SlotPool
 
 
+class CountingSlots(SlotPool):
+    """Counts how often a consumer found no free slot."""
+
+    refusals = 0
+
+    def available(self, timeout_s: float = 0) -> bool:
+        return self._counted(super().available(timeout_s))
+
+    def reserve(self, timeout_s: float) -> bool:
+        return self._counted(super().reserve(timeout_s))
+
+    def _counted(self, granted: bool) -> bool:
+        self.refusals += not granted
+        return granted
+
+
 class ListeningWorker:
     """Each message that comes takes its slot, as a run would that never ends; `finish_run` lets one go."""
 
@@ -26,7 +42,7 @@ class ListeningWorker:
         queues: tuple[str, ...] = ("default",),
         claim: Callable[[], None] = lambda: None,
     ) -> None:
-        self.slots = SlotPool(slots)
+        self.slots = CountingSlots(slots)
         self.slots.open()
         self.broker = brokers.connect(url, prefix=prefix, slots=self.slots)
         self.woken = 0
@@ -43,6 +59,11 @@ class ListeningWorker:
     def finish_run(self) -> None:
         self.slots.release()
 
+    async def has_looked_in_vain(self) -> None:
+        """Its consumer has asked for a slot again and again, and got none."""
+        before = self.slots.refusals
+        await eventually(lambda: self.slots.refusals >= before + 4, "consumer that asks for a slot")
+
     async def has_free_slots(self, number: int) -> None:
         """A consumer that looks for a message has one for that moment."""
 
@@ -58,6 +79,10 @@ class ListeningWorker:
 
     async def has_woken(self, times: int) -> None:
         await eventually(lambda: self.woken >= times, f"wake-up number {times}: there were {self.woken}")
+
+    def threads_have_ended(self) -> bool:
+        worker = self.consumption._worker
+        return not any(thread.is_alive() for thread in [*worker.workers, *worker.consumers.values()])
 
     async def stop(self) -> None:
         self.slots.close()
@@ -78,7 +103,8 @@ async def listening(
     try:
         yield worker
     finally:
-        await worker.stop()
+        if not worker.threads_have_ended():
+            await worker.stop()
 
 
 @contextlib.asynccontextmanager

@@ -4,7 +4,6 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 import pika
 import pytest
@@ -15,28 +14,10 @@ from tests.redis_servers import redis_server
 from tests.relay import Relay, relay_before
 
 
-class Side(Protocol):
-    """One queue of one broker; `name` is the queue's name there."""
-
-    name: str
-
-    def ready(self) -> int: ...
-    def take_all(self) -> int:
-        """Fetch and drop what can be fetched now; what a worker holds back cannot."""
-        ...
-
-    def dead(self) -> int: ...
-    def put(self, body: bytes) -> None:
-        """A message of anybody's."""
-        ...
-
-    def delete(self) -> None:
-        """The queue itself, as an operator does, or a broker that lost its disk."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class RedisSide:
+    """One queue, as dramatiq keeps it: a list of ids, a hash of messages, a sorted set of the dead."""
+
     client: redis.Redis
     namespace: str
     name: str
@@ -48,29 +29,40 @@ class RedisSide:
         """Fetched by somebody, not acknowledged."""
         return int(self.client.hlen(f"{self.namespace}:{self.name}.msgs")) - self.ready()
 
+    def is_empty(self) -> bool:
+        return self.ready() == self.held() == self.dead() == 0
+
     def take_all(self) -> int:
+        """Fetch and drop what can be fetched now; what a worker holds back cannot."""
         return len(self.client.lpop(f"{self.namespace}:{self.name}", 1_000_000) or [])
 
     def dead(self) -> int:
         return int(self.client.zcard(f"{self.namespace}:{self.name}.XQ"))
 
     def put(self, body: bytes) -> None:
+        """A message of anybody's; `$ID` in it becomes the id that Redis keeps it under."""
         key = secrets.token_hex(8)
         self.client.hset(f"{self.namespace}:{self.name}.msgs", key, body.replace(b"$ID", key.encode()))
         self.client.rpush(f"{self.namespace}:{self.name}", key)
 
     def delete(self) -> None:
+        """The queue with all that belongs to it."""
         for key in self.client.scan_iter(f"{self.namespace}:{self.name}*", count=1000):
             self.client.delete(key)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RabbitmqSide:
+    """The same queue on RabbitMQ. How many messages are held back only shows in that nobody else can take them."""
+
     connection: pika.BlockingConnection
     name: str
 
     def ready(self) -> int:
         return self._depth(self.name)
+
+    def is_empty(self) -> bool:
+        return self.ready() == self.dead() == 0
 
     def take_all(self) -> int:
         with self._channel() as channel:
@@ -91,6 +83,14 @@ class RabbitmqSide:
         with self._channel() as channel:
             for name in (self.name, f"{self.name}.DQ", f"{self.name}.XQ"):
                 channel.queue_delete(name)
+
+    def exists(self) -> bool:
+        try:
+            with self._channel() as channel:
+                channel.queue_declare(self.name, passive=True)
+        except pika.exceptions.ChannelClosedByBroker:
+            return False
+        return True
 
     def _depth(self, name: str) -> int:
         try:

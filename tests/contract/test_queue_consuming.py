@@ -58,22 +58,31 @@ async def test_with_all_slots_taken_every_message_is_ready_and_none_is_held(brok
     async with listening(broker.url, broker.prefix, slots=2) as worker:
         await sent(broker.url, broker.prefix, 7)
         await worker.has_woken(2)
+        await worker.has_looked_in_vain()
         await settled(broker, ready=5)
         assert worker.woken == 2
         worker.finish_run()
         await worker.has_woken(3)
+        await worker.has_looked_in_vain()
         await settled(broker, ready=4)
         assert broker.side.take_all() == 4, "another consumer gets each of them"
 
 
-async def test_a_slot_that_is_taken_without_a_message_holds_none_back(broker: Broker) -> None:
-    """A worker claims without messages too: the idle consumer's next message finds the slot gone."""
-    async with listening(broker.url, broker.prefix, slots=1) as worker:
+async def test_a_slot_that_is_taken_without_a_message_holds_none_back(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker claims without messages too: what comes to its idle consumer finds the slot gone, and goes back."""
+    monkeypatch.setattr("runyard.queue.consumption.IDLE_TIMEOUT_MS", 1500)
+    async with listening(broker.url, broker.prefix, slots=2) as worker:
+        await sent(broker.url, broker.prefix)
+        await worker.has_woken(1)
+        await settled(broker)
         assert worker.slots.reserve(GUARD_S)
         await sent(broker.url, broker.prefix, 2)
+        await worker.has_looked_in_vain()
         await settled(broker, ready=2)
         assert broker.side.take_all() == 2
-        assert worker.woken == 0
+        assert worker.woken == 1
 
 
 async def test_a_worker_that_drains_fetches_nothing_and_holds_nothing_back(broker: Broker) -> None:
@@ -82,6 +91,7 @@ async def test_a_worker_that_drains_fetches_nothing_and_holds_nothing_back(broke
         await leaving.has_woken(1)
         leaving.slots.close()
         await sent(broker.url, broker.prefix, 3)
+        await leaving.has_looked_in_vain()
         async with listening(broker.url, broker.prefix, slots=5) as staying:
             await staying.has_woken(3)
         await settled(broker)
@@ -104,6 +114,8 @@ async def test_two_workers_fill_their_slots(broker: Broker) -> None:
         await sent(broker.url, broker.prefix, 6)
         await one.has_woken(2)
         await other.has_woken(3)
+        await one.has_looked_in_vain()
+        await other.has_looked_in_vain()
         await settled(broker, ready=1)
         assert (one.woken, other.woken) == (2, 3)
 
