@@ -62,7 +62,7 @@ class ListeningWorker:
     async def has_looked_in_vain(self) -> None:
         """Its consumer has asked for a slot again and again, and got none."""
         before = self.slots.refusals
-        await eventually(lambda: self.slots.refusals >= before + 4, "consumer that asks for a slot")
+        await eventually(lambda: self.slots.refusals >= before + 2, "consumer that asks for a slot")
 
     async def has_free_slots(self, number: int) -> None:
         """A consumer that looks for a message has one for that moment."""

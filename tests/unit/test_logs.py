@@ -14,7 +14,7 @@ from runyard import logs
 def restored() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
-    levels = {name: logging.getLogger(name).level for name in logs.QUIET_LIBRARIES}
+    levels = {name: logging.getLogger(name).level for name in (*logs.QUIET_LIBRARIES, *logs.SILENT_LIBRARIES)}
     yield
     root.handlers = handlers
     root.setLevel(level)
@@ -71,3 +71,10 @@ def test_libraries_speak_from_warnings_on(library: str, capsys: pytest.CaptureFi
     logging.getLogger(f"{library}.part").info("hidden")
     logging.getLogger(f"{library}.part").warning("shown")
     assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == ["shown"]
+
+
+@pytest.mark.parametrize("library", logs.SILENT_LIBRARIES)
+def test_what_a_library_raises_it_does_not_log_as_well(library: str, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("worker", "debug", json=True)
+    logging.getLogger(f"{library}.part").error("hidden")
+    assert capsys.readouterr().err == ""
