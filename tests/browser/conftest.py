@@ -9,7 +9,7 @@ from scripts.services.service import Unusable
 from tests.browser.console import Reader
 from tests.integration.stack import Stack
 
-GUARD_MS = 30_000
+GUARD_MS = 60_000
 """Far beyond anything that happens on a loaded machine: only a fault reaches it."""
 
 FLAGS = (

@@ -29,6 +29,14 @@ REDUCE = """async (frames) => {
     }
 }"""
 
+MARKUP = """async (text) => {
+    const { blocksOf } = await import("/console/markdown/blocks.js");
+    const { safeFragment } = await import("/console/markdown/safe.js");
+    const place = document.createElement("div");
+    for (const block of blocksOf(text)) place.append(safeFragment(block.markup()));
+    return place.innerHTML.trim();
+}"""
+
 TURN = """async ([rows, frames]) => {
     const { NOTHING_SEEN, reduce } = await import("/console/conversation/frames.js");
     const { turnParts } = await import("/console/conversation/turn.js");
@@ -240,3 +248,32 @@ async def test_nothing_is_shown_twice_however_rows_and_frames_meet(page: Page, c
             assert part["durationMs"] == 5
             assert part["events"] == [{"name": "noted", "data": {"text": "x"}}]
             assert (part["result"] is not None) == (committed == 3)
+
+
+LINK = 'target="_blank" rel="noopener noreferrer nofollow"'
+
+
+@pytest.mark.parametrize(
+    ("text", "markup"),
+    [
+        ("*a* **b** `c` ~~d~~", "<p><em>a</em> <strong>b</strong> <code>c</code> <del>d</del></p>"),
+        ("one\ntwo", "<p>one<br>two</p>"),
+        ("3. three\n4. four", '<ol start="3">\n<li>three</li>\n<li>four</li>\n</ol>'),
+        ("- [x] done", "<ul>\n<li>☑ done</li>\n</ul>"),
+        ("```py\n<b>\n", "<pre><code>&lt;b&gt;\n</code></pre>"),
+        ("[a](https://b.example)", f'<p><a href="https://b.example" {LINK}>a</a></p>'),
+        ("[a][b]\n\n[b]: https://c.example", f'<p><a href="https://c.example" {LINK}>a</a></p>'),
+        ("[a](javascript:alert(1))", f"<p><a {LINK}>a</a></p>"),
+        ("[a](/v1/runs)", f"<p><a {LINK}>a</a></p>"),
+        ("![a](https://b.example/c.png)", f'<p><a href="https://b.example/c.png" {LINK}>a</a></p>'),
+        ("<b onclick=x>a</b>", "<p>&lt;b onclick=x&gt;a&lt;/b&gt;</p>"),
+        ("<div>\na\n</div>", "<p>&lt;div&gt;\na\n&lt;/div&gt;</p>"),
+    ],
+)
+async def test_markdown_becomes_markup_that_is_safe(page: Page, text: str, markup: str) -> None:
+    assert await page.evaluate(MARKUP, text) == markup
+
+
+async def test_columns_keep_their_side(page: Page) -> None:
+    markup = await page.evaluate(MARKUP, "| a | b |\n|---|--:|\n| 1 | 2 |")
+    assert '<td align="right">2</td>' in markup

@@ -95,6 +95,21 @@ async def test_two_calls_at_once_are_told_apart(stack: Stack, reader: Reader, un
         await expect(console.inputs).to_have_text(["hello", "me first"])
 
 
+async def test_what_happened_while_nobody_looked_is_shown(stack: Stack, reader: Reader, unique: str) -> None:
+    stack.standin.answers(says("First."), says("Second ", hold(unique), "one."))
+    console = await reader.opens("/?agent=talker")
+    await console.say("one")
+    await console.ends()
+    await reader.api.start("talker", "two", runId=console.run_id)
+    await stack.standin.gate(unique).reached()
+    await console.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    await console.answers("First.", "Second")
+    await expect(console.inputs).to_have_text(["one", "two"])
+    stack.standin.gate(unique).release()
+    await console.ends(turns=2)
+    await console.answers("First.", "Second one.")
+
+
 async def test_a_long_transcript_is_shown_from_its_end(stack: Stack, reader: Reader, unique: str) -> None:
     steps = 55
     calls = [says(f"Step {step}.").calls("look_up", {"order": unique}) for step in range(steps)]

@@ -20,8 +20,8 @@ export function rewind(parts, { toSeq, length }) {
   });
   const found = [...kept(left)].length;
   if (found !== length) {
-    const message = `The stream contradicts itself: a rewind to frame ${toSeq} leaves ${found} characters, not ${length}.`;
-    throw new Failure({ code: "STREAM_BROKEN", message });
+    const message = `a rewind to frame ${toSeq} leaves ${found} characters, not ${length}`;
+    throw new Failure({ code: "STREAM_BROKEN", message: `The stream contradicts itself: ${message}.` });
   }
   return left;
 }

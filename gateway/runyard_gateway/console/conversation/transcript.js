@@ -1,4 +1,4 @@
-/** Rows of the transcript as parts, the same that frames make: {kind: "input" | "text" | "thinking" | "call" | "block"}. */
+/** Rows of the transcript as parts like those of frames: {kind: "input" | "text" | "thinking" | "call" | "block"}. */
 
 /** Rows by invocation, in order: [{invocationId, rows}]. */
 export function byInvocation(rows) {

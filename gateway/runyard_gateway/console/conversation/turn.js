@@ -2,8 +2,8 @@
  * One invocation as it is shown: the committed rows, then what the stream has beyond them.
  *
  * The rows are the truth. Frames add what rows do not hold (durations, what tools wrote, events) and the answer that is
- * being written. Both hold the same answer text from its beginning, so nothing is shown twice: of the frames' text, only
- * what is longer than the rows' is shown.
+ * being written. Both hold the same answer text from its beginning, so nothing is shown twice: of the frames' text only
+ * that is shown which goes beyond the rows'.
  */
 
 import { partsOf, resultsOf } from "./transcript.js";
@@ -34,7 +34,7 @@ function isSaid(part) {
 /** The parts of the frames that the rows do not account for. */
 function beyond(shown, seen, rows) {
   const committedSeq = rows.findLast((row) => row.role === "assistant")?.seq ?? 0;
-  const committedLength = shown.reduce((length, part) => (part.kind === "text" ? length + part.text.length : length), 0);
+  const committedLength = shown.reduce((sum, part) => (part.kind === "text" ? sum + part.text.length : sum), 0);
   const calls = new Set(shown.filter((part) => part.kind === "call").map((part) => part.id));
   const live = [];
   let offset = 0; // in the answer text

@@ -3,7 +3,7 @@
 import DOMPurify from "../vendor/purify.mjs";
 
 const RULES = Object.freeze({
-  // prettier keeps no order here: what markdown makes, and nothing else. No img: it would load, and so tell, at once.
+  // What markdown makes, and nothing else. No img: it would load, and so tell, at once.
   ALLOWED_TAGS: [
     ...["p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "code"],
     ...["em", "strong", "del", "a", "ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td", "#text"],
@@ -12,6 +12,7 @@ const RULES = Object.freeze({
   ALLOW_ARIA_ATTR: false,
   ALLOW_DATA_ATTR: false,
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+  ADD_URI_SAFE_ATTR: ["title", "start", "align"], // those hold no address, and are not held against the expression
   RETURN_DOM_FRAGMENT: true,
 });
 

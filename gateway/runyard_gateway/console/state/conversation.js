@@ -39,7 +39,9 @@ const EMPTY = Object.freeze({
 
 export class Conversation {
   /**
-   * @param {{onStarted: (runId: string) => void, onChanged: () => void}} listeners a run began here; a run's row changed
+   * @param {object} listeners
+   * @param {(runId: string) => void} listeners.onStarted a run began here
+   * @param {() => void} listeners.onChanged a run's row changed
    */
   constructor(api, { runId = null, agent = null }, listeners) {
     this._api = api;
@@ -65,6 +67,7 @@ export class Conversation {
 
   /** Read the run, its transcript, and follow what goes on in it. */
   open() {
+    this.dismissFailure();
     return this._act(async () => {
       const run = await this._readRun();
       const live = isBusy(run) ? run.invocationId : null;
@@ -74,8 +77,22 @@ export class Conversation {
     });
   }
 
+  /** See what became of the run while nobody looked. */
+  catchUp() {
+    const { run, live, sending } = this.store.value;
+    if (run === null || live !== null || sending !== null) return;
+    this._act(async () => {
+      const now = await this._readRun();
+      if (now.lastActivityAt === run.lastActivityAt) return;
+      await this._refresh();
+      this.store.set({ run: now });
+      await this._goOn(now);
+    });
+  }
+
   /** The page of the transcript before what is shown. */
   loadEarlier() {
+    this.dismissFailure();
     return this._act(async () => {
       const { runId, earlier } = this.store.value;
       const page = await earlierRows(this._api, runId, earlier, this._signal);
@@ -98,7 +115,7 @@ export class Conversation {
       const failure = asFailure(error);
       this.store.set({ sending: null, failure });
       this._listeners.onChanged();
-      if (failure.code === "RUN_BUSY") this._joinBusy().catch((other) => this._fail(other));
+      if (failure.code === "RUN_BUSY") this._act(async () => this._goOn(await this._readRun())); // and show whose it is
       return false;
     }
     this._act(() => this._accepted(input, response));
@@ -115,16 +132,11 @@ export class Conversation {
     await this._follow({ invocationId, streamId: response.headers.get("X-Stream-Id"), input, first: response });
   }
 
-  /** Somebody else's call is being answered: show that. */
-  async _joinBusy() {
-    await this._goOn(await this._readRun());
-  }
-
   /** Follow the invocation that is in progress, and the ones that others begin when it has ended. */
   async _goOn(run) {
     if (!isBusy(run)) return this._readOutcomes();
     const input = run.pendingInput.map(({ text }) => text).join("\n\n");
-    this._readOutcomes(run.invocationId).catch((error) => this._fail(error));
+    this._act(() => this._readOutcomes(run.invocationId));
     await this._follow({ invocationId: run.invocationId, streamId: run.streamId, input, first: null });
   }
 
@@ -160,7 +172,7 @@ export class Conversation {
     this._setFrames(invocationId, after);
     // What was committed is read from the rows; a rewind may have withdrawn what only they hold now.
     if (after.announcedSeq > this._lastSeq || after.rewinds > before.rewinds) {
-      this._refresh().catch((error) => this._fail(error));
+      this._act(() => this._refresh());
     }
   }
 
@@ -221,8 +233,8 @@ export class Conversation {
     return this._leaving.signal;
   }
 
+  /** What fails is shown. */
   async _act(action) {
-    this.store.set({ failure: null });
     try {
       await action();
     } catch (error) {

@@ -31,7 +31,7 @@ export class Page {
     addEventListener("popstate", () => this._showAddress());
     addEventListener("error", (event) => this._fail(event.error ?? event.message));
     addEventListener("unhandledrejection", (event) => this._fail(event.reason));
-    document.addEventListener("visibilitychange", () => !document.hidden && this._refresh());
+    document.addEventListener("visibilitychange", () => this._seenAgain());
     setInterval(() => this._lookAgain(), LOOK_AGAIN_MS);
     this._refresh();
     this._showAddress();
@@ -93,6 +93,12 @@ export class Page {
   _refresh() {
     this.agents.refresh();
     this.runs.refresh();
+  }
+
+  _seenAgain() {
+    if (document.hidden || this.store.value.needsToken) return;
+    this._refresh();
+    this.store.value.conversation.catchUp();
   }
 
   _lookAgain() {

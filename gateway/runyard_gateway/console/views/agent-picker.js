@@ -18,13 +18,22 @@ export function AgentPicker({ page, conversation, agents }) {
   if (items.length === 0) return html`<${NoAgents} />`;
   return html`<section class="picker">
     <h2>Who should do it?</h2>
-    ${agent !== null && !chosen && html`<p class="note" role="alert">There is no agent <code>${agent}</code> that you may call. Choose another one.</p>`}
+    ${agent !== null && !chosen && html`<${Unknown} agent=${agent} />`}
     <fieldset class="agents">
       <legend class="visually-hidden">Agent</legend>
-      ${items.map((item) => html`<${Card} key=${item.name} item=${item} isChosen=${item.name === agent} onChoose=${() => page.chooseAgent(item.name)} />`)}
+      ${items.map((item) => {
+        const choose = () => page.chooseAgent(item.name);
+        return html`<${Card} key=${item.name} item=${item} isChosen=${item.name === agent} onChoose=${choose} />`;
+      })}
     </fieldset>
     ${chosen?.tools.length > 0 && html`<${Tools} agent=${chosen} />`}
   </section>`;
+}
+
+function Unknown({ agent }) {
+  return html`<p class="note" role="alert">
+    There is no agent <code>${agent}</code> that you may call. Choose another one.
+  </p>`;
 }
 
 function Card({ item, isChosen, onChoose }) {

@@ -23,7 +23,9 @@ export function App({ page }) {
     <div class="veil" onClick=${() => page.setMenu(false)}></div>
     <main id="conversation" tabindex="-1">
       ${failure && html`<${FailureNotice} failure=${failure} onDismiss=${() => page.dismissFailure()} />`}
-      ${needsToken ? html`<${TokenForm} page=${page} />` : html`<${Chat} key=${conversation} page=${page} conversation=${conversation} />`}
+      ${needsToken
+        ? html`<${TokenForm} page=${page} />`
+        : html`<${Chat} key=${conversation} page=${page} conversation=${conversation} />`}
     </main>
   </div>`;
 }

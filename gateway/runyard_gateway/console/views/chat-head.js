@@ -10,15 +10,24 @@ export function ChatHead({ page, state, words }) {
   const { runId, agent, run, live, frames } = state;
   const status = live ? (frames[live.invocationId]?.status ?? "queued") : run?.status;
   return html`<header class="head">
-    <button type="button" class="quiet only-narrow" aria-label="Your runs" aria-controls="sidebar" onClick=${() => page.setMenu(true)}>
+    <button
+      type="button"
+      class="quiet only-narrow"
+      aria-label="Your runs"
+      aria-controls="sidebar"
+      onClick=${() => page.setMenu(true)}
+    >
       <${Icon} name="menu" />
     </button>
     <div class="about">
-      <h1>${words ?? "New chat"}</h1>
+      <h1>${words ?? (runId === null ? "New chat" : "Run")}</h1>
       ${runId !== null && html`<p>
-        <span class="agent">${agent}</span>
+        ${agent !== null && html`<span class="agent">${agent}</span>`}
         <span class="run"><code>${runId}</code> <${CopyButton} label="Copy the run's id" text=${runId} /></span>
-        ${run && !isBusy(run) && !live && html`<span class="total">${plural(run.steps, "step")}, ${costWords(run.cost)}</span>`}
+        ${run &&
+        !isBusy(run) &&
+        !live &&
+        html`<span class="total">${plural(run.steps, "step")}, ${costWords(run.cost)}</span>`}
       </p>`}
     </div>
     ${status && html`<span class="badge" data-status=${status}>${STATUS_WORDS[status] ?? status}</span>`}

@@ -12,13 +12,19 @@ import { Turn } from "./turn.js";
 import { useEnd } from "./use-end.js";
 import { useStore } from "./use-store.js";
 
-/** @param {{page: import("../state/page.js").Page, conversation: import("../state/conversation.js").Conversation}} props */
+const NO_ROWS = Object.freeze([]);
+
+/**
+ * @param {object} props
+ * @param {import("../state/page.js").Page} props.page
+ * @param {import("../state/conversation.js").Conversation} props.conversation
+ */
 export function Chat({ page, conversation }) {
   const state = useStore(conversation.store);
   const agents = useStore(page.agents.store);
-  const { runId, groups, sending, failure, earlier } = state;
-  const { scrolled, content, isAtEnd, goToEnd } = useEnd();
+  const { runId, run, live, sending, failure, earlier } = state;
   const isNew = runId === null && sending === null;
+  const { scrolled, content, isAtEnd, goToEnd } = useEnd(!isNew);
   const words = titleOf(state);
   useEffect(() => {
     document.title = words === null ? "Runyard" : `${words} · Runyard`;
@@ -28,15 +34,15 @@ export function Chat({ page, conversation }) {
     <div class="scrolled" ref=${scrolled}>
       <div class="column" ref=${content}>
         ${isNew && html`<${AgentPicker} page=${page} conversation=${conversation} agents=${agents} />`}
-        ${runId !== null && groups.length === 0 && !state.live && !failure && html`<p class="empty">Loading</p>`}
-        ${earlier !== null && html`<button type="button" class="plain more" onClick=${() => conversation.loadEarlier()}>Show what came before</button>`}
+        ${runId !== null && run === null && live === null && !failure && html`<p class="empty">Loading</p>`}
+        ${earlier !== null && html`<${Earlier} conversation=${conversation} />`}
         ${turns(state, agents)}
         ${sending !== null && html`<article class="turn"><${Input} text=${sending} isWaiting=${true} /></article>`}
-        ${failure && html`<${FailureNotice} failure=${failure} onRetry=${retry(conversation, state)} onDismiss=${() => conversation.dismissFailure()} />`}
+        ${failure && html`<${ConversationFailure} conversation=${conversation} state=${state} />`}
       </div>
     </div>
     <div class="foot">
-      ${!isAtEnd && html`<button type="button" class="to-end" onClick=${goToEnd}><${Icon} name="down" /> Latest</button>`}
+      ${!isAtEnd && html`<${ToEnd} onClick=${goToEnd} />`}
       <${Composer} conversation=${conversation} state=${state} onSend=${goToEnd} />
     </div>
   `;
@@ -49,7 +55,7 @@ function turns({ groups, frames, outcomes, live, connection, agent }, agents) {
   return shown.map(({ invocationId, rows }) => {
     const isLive = live?.invocationId === invocationId;
     return html`<${Turn}
-      key=${invocationId ?? rows[0].seq}
+      key=${invocationId}
       rows=${rows}
       frames=${frames[invocationId] ?? null}
       outcome=${outcomes[invocationId] ?? null}
@@ -60,11 +66,21 @@ function turns({ groups, frames, outcomes, live, connection, agent }, agents) {
   });
 }
 
-const NO_ROWS = Object.freeze([]);
+function Earlier({ conversation }) {
+  return html`<button type="button" class="plain more" onClick=${() => conversation.loadEarlier()}>
+    Show what came before
+  </button>`;
+}
 
-/** A run that could not be read, or whose stream was lost for good, is read again; what was not sent is in the composer. */
-function retry(conversation, { runId, live }) {
-  return runId !== null && live === null ? () => conversation.open() : undefined;
+function ToEnd({ onClick }) {
+  return html`<button type="button" class="to-end" onClick=${onClick}><${Icon} name="down" /> Latest</button>`;
+}
+
+/** A run that could not be read, or whose stream was lost for good, may be read again. */
+function ConversationFailure({ conversation, state: { failure, runId, live } }) {
+  const retry = runId !== null && live === null ? () => conversation.open() : undefined;
+  const dismiss = () => conversation.dismissFailure();
+  return html`<${FailureNotice} failure=${failure} onRetry=${retry} onDismiss=${dismiss} />`;
 }
 
 function titleOf({ run, groups, live, sending }) {

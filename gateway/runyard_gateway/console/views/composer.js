@@ -4,6 +4,9 @@ import { useEffect, useRef, useState } from "../vendor/preact-hooks.mjs";
 import { html } from "./html.js";
 import { Icon } from "./icons.js";
 
+const HINT_BUSY = "The agent is at work. You can send when it has ended.";
+const HINT_KEYS = "Enter sends, Shift + Enter begins a new line";
+
 export function Composer({ conversation, state, onSend }) {
   const [draft, setDraft] = useState("");
   const field = useRef(null);
@@ -42,7 +45,9 @@ export function Composer({ conversation, state, onSend }) {
       onInput=${(event) => setDraft(event.currentTarget.value)}
       onKeyDown=${onKey}
     ></textarea>
-    <button type="submit" class="primary send" aria-label="Send" disabled=${!isReady || draft.trim() === ""}><${Icon} name="send" /></button>
-    <p id="draft-hint" class="hint">${isBusy ? "The agent is at work. You can send when it has ended." : "Enter sends, Shift + Enter begins a new line"}</p>
+    <button type="submit" class="primary send" aria-label="Send" disabled=${!isReady || draft.trim() === ""}>
+      <${Icon} name="send" />
+    </button>
+    <p id="draft-hint" class="hint">${isBusy ? HINT_BUSY : HINT_KEYS}</p>
   </form>`;
 }

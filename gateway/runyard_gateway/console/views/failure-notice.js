@@ -14,7 +14,10 @@ export function FailureNotice({ failure, onRetry, onDismiss }) {
     </div>
     <div class="actions">
       ${onRetry && html`<button type="button" class="plain" onClick=${onRetry}>Try again</button>`}
-      ${onDismiss && html`<button type="button" class="quiet" aria-label="Dismiss" onClick=${onDismiss}><${Icon} name="cross" /></button>`}
+      ${onDismiss &&
+      html`<button type="button" class="quiet" aria-label="Dismiss" onClick=${onDismiss}>
+        <${Icon} name="cross" />
+      </button>`}
     </div>
   </div>`;
 }

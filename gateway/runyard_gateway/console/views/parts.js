@@ -31,7 +31,10 @@ export function Thinking({ text, isActive }) {
 }
 
 export function Event({ name, data }) {
-  return html`<div class="event"><span class="name">${name}</span> <code>${typeof data === "string" ? data : JSON.stringify(data)}</code></div>`;
+  return html`<div class="event">
+    <span class="name">${name}</span>
+    <code>${typeof data === "string" ? data : JSON.stringify(data)}</code>
+  </div>`;
 }
 
 /** A block that this page has no picture of: as it is. */

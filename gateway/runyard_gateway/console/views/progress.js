@@ -2,11 +2,13 @@
 
 import { html } from "./html.js";
 
+const WITHDRAWN = "Unfinished output was withdrawn. The agent goes on from its last saved step.";
+
 export function Progress({ frames, connection, hasWorkers, isWriting }) {
   return html`<div class="progress" data-state=${connection ? "lost" : (frames?.status ?? "queued")}>
     <span class="pulse"></span>
     <span role="status">${words({ frames, connection, hasWorkers, isWriting })}</span>
-    ${frames?.rewinds > 0 && html`<span class="note">Unfinished output was withdrawn; the agent goes on from its last saved step.</span>`}
+    ${frames?.rewinds > 0 && html`<span class="note">${WITHDRAWN}</span>`}
   </div>`;
 }
 

@@ -16,7 +16,11 @@ export function RunList({ page }) {
     ${failure && !needsToken && html`<${FailureNotice} failure=${failure} onRetry=${() => runs.refresh()} />`}
     ${items?.length === 0 && html`<p class="empty">Your runs appear here.</p>`}
     <ul>
-      ${items?.map((run) => html`<li key=${run.id}><${RunLink} run=${run} page=${page} isCurrent=${run.id === runId} /></li>`)}
+      ${items?.map(
+        (run) => html`<li key=${run.id}>
+          <${RunLink} run=${run} page=${page} isCurrent=${run.id === runId} />
+        </li>`,
+      )}
     </ul>
     ${nextCursor && html`<button type="button" class="plain more" onClick=${() => runs.more()}>Show more</button>`}
   </nav>`;
@@ -32,9 +36,11 @@ function RunLink({ run, page, isCurrent }) {
     <span class="words">${run.words ?? run.id}</span>
     <span class="facts">
       <span class="dot" data-status=${run.status}></span>
-      <span class="visually-hidden">${STATUS_WORDS[run.status]},</span>
       <span class="agent">${run.agent}</span>
-      <time datetime=${run.lastActivityAt} title=${wholeMoment(run.lastActivityAt)}>${momentWords(run.lastActivityAt)}</time>
+      <span class=${run.status === "completed" ? "visually-hidden" : "status"}>${STATUS_WORDS[run.status]}</span>
+      <time datetime=${run.lastActivityAt} title=${wholeMoment(run.lastActivityAt)}>
+        ${momentWords(run.lastActivityAt)}
+      </time>
     </span>
   </a>`;
 }

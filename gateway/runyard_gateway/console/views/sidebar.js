@@ -16,7 +16,12 @@ export function Sidebar({ page }) {
     <div class="brand">
       <img src="console/icon.svg" alt="" width="24" height="24" />
       <span>Runyard</span>
-      <button type="button" class="quiet only-narrow" aria-label="Close the list of runs" onClick=${() => page.setMenu(false)}>
+      <button
+        type="button"
+        class="quiet only-narrow"
+        aria-label="Close the list of runs"
+        onClick=${() => page.setMenu(false)}
+      >
         <${Icon} name="cross" />
       </button>
     </div>

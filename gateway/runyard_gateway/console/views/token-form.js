@@ -14,10 +14,21 @@ export function TokenForm({ page }) {
   };
   return html`<form class="token" onSubmit=${submit}>
     <h1>This gateway asks for a token</h1>
-    <p>Paste a JSON Web Token. It is kept in this tab only, until you close it, and sent as <code>Authorization: Bearer</code>.</p>
+    <p>
+      Paste a JSON Web Token. It is kept in this tab only, until you close it, and sent as${" "}
+      <code>Authorization: Bearer</code>.
+    </p>
     ${hasToken && failure && html`<p class="refused" role="alert"><code>${failure.code}</code> ${failure.message}</p>`}
     <label for="token">Token</label>
-    <input id="token" type="password" autocomplete="off" spellcheck="false" required value=${token} onInput=${(event) => setToken(event.currentTarget.value)} />
+    <input
+      id="token"
+      type="password"
+      autocomplete="off"
+      spellcheck="false"
+      required
+      value=${token}
+      onInput=${(event) => setToken(event.currentTarget.value)}
+    />
     <button type="submit" class="primary">Use this token</button>
   </form>`;
 }

@@ -7,30 +7,42 @@ import { durationWords } from "./words.js";
 
 /** @param {{call: object, isLive: boolean}} props `isLive`: its invocation goes on */
 export function ToolCard({ call, isLive }) {
-  const state = stateOf(call, isLive);
-  return html`<details class="card tool" data-state=${state.name}>
+  const { name, words, icon } = stateOf(call, isLive);
+  return html`<details class="card tool" data-state=${name}>
     <summary>
-      <span class="mark">${state.icon}</span>
+      <span class="mark">${icon}</span>
       <span class="name">${call.name}</span>
       <span class="brief">${brief(call.input)}</span>
-      <span class="aside">${state.words}</span>
+      <span class="aside">${words}</span>
       <span class="fold"><${Icon} name="chevron" /></span>
     </summary>
     <div class="inside">
       <${Source} label="Input" text=${pretty(call.input)} />
       ${call.outputs.length > 0 && html`<${Source} label="Output" text=${call.outputs.join("")} />`}
       ${call.events.map(({ name, data }) => html`<${Source} label=${`Event: ${name}`} text=${pretty(data)} />`)}
-      ${call.result && html`<${Source} label=${call.isError ? "Error" : "Result"} text=${resultText(call.result)} isError=${call.isError} />`}
+      ${call.result && html`<${Result} result=${call.result} />`}
     </div>
   </details>`;
 }
 
 function stateOf(call, isLive) {
   const duration = call.durationMs === null ? "" : durationWords(call.durationMs);
-  if (call.answered && call.isError) return { name: "error", words: `error ${duration}`, icon: html`<${Icon} name="alert" />` };
-  if (call.answered) return { name: "done", words: duration, icon: html`<${Icon} name="check" />` };
-  if (isLive) return { name: "running", words: "running", icon: html`<span class="spinner"></span>` };
-  return { name: "open", words: "no result", icon: html`<${Icon} name="cross" />` };
+  if (call.answered && call.isError) return state("error", `error ${duration}`, html`<${Icon} name="alert" />`);
+  if (call.answered) return state("done", duration, html`<${Icon} name="check" />`);
+  if (isLive) return state("running", "running", html`<span class="spinner"></span>`);
+  return state("open", "no result", html`<${Icon} name="cross" />`);
+}
+
+function state(name, words, icon) {
+  return { name, words, icon };
+}
+
+function Result({ result }) {
+  return html`<${Source}
+    label=${result.isError ? "Error" : "Result"}
+    text=${resultText(result)}
+    isError=${result.isError}
+  />`;
 }
 
 /** The arguments in one line. */
@@ -43,7 +55,8 @@ function brief(input) {
 
 function resultText({ content }) {
   if (typeof content === "string") return prettyText(content);
-  return content.map((block) => (block.type === "text" ? prettyText(block.text) : pretty(withoutBytes(block)))).join("\n\n");
+  const texts = content.map((block) => (block.type === "text" ? prettyText(block.text) : pretty(withoutBytes(block))));
+  return texts.join("\n\n");
 }
 
 /** A picture's or a document's data would fill the card with characters that nobody reads. */

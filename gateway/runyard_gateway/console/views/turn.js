@@ -2,12 +2,12 @@
 
 import { turnParts } from "../conversation/turn.js";
 import { useMemo } from "../vendor/preact-hooks.mjs";
+import { Ending } from "./ending.js";
 import { html } from "./html.js";
 import { Markdown } from "./markdown.js";
 import { Event, Input, OtherBlock, Thinking } from "./parts.js";
-import { ToolCard } from "./tool-card.js";
-import { Ending } from "./ending.js";
 import { Progress } from "./progress.js";
+import { ToolCard } from "./tool-card.js";
 
 /**
  * @param {object} props
@@ -24,11 +24,12 @@ export function Turn({ rows, frames, outcome, live, connection, hasWorkers }) {
     const parts = turnParts(rows, frames, outcome?.records);
     const ended = frames?.outcome ?? outcome;
     const isLive = live !== null && !frames?.outcome;
+    const isWriting = parts.at(-1)?.kind === "text";
     const answer = parts.filter((part) => part.kind === "text").map((part) => part.text);
     return html`<article class="turn" aria-busy=${isLive}>
       ${live && rows.length === 0 && live.input !== "" && html`<${Input} text=${live.input} />`}
       ${keyed(parts).map(([key, part]) => drawn(key, part, isLive, part === parts.at(-1)))}
-      ${isLive && html`<${Progress} frames=${frames} connection=${connection} hasWorkers=${hasWorkers} isWriting=${parts.at(-1)?.kind === "text"} />`}
+      ${isLive && html`<${Progress} ...${{ frames, connection, hasWorkers, isWriting }} />`}
       ${!isLive && ended && html`<${Ending} outcome=${ended} answer=${answer} />`}
     </article>`;
   }, [rows, frames, outcome, live, connection, hasWorkers]);

@@ -5,12 +5,15 @@ import { useCallback, useLayoutEffect, useRef, useState } from "../vendor/preact
 /** How far from the end, in pixels, still counts as being there. */
 const NEAR = 48;
 
-/** @returns refs for the scrolled element and its content; whether the reader is at the end; the way there */
-export function useEnd() {
+/**
+ * @param {boolean} begins whether the reader is at the end from the start
+ * @returns refs for the scrolled element and its content; whether the reader is at the end; the way there
+ */
+export function useEnd(begins) {
   const scrolled = useRef(null);
   const content = useRef(null);
   const [isAtEnd, setAtEnd] = useState(true);
-  const stays = useRef(true);
+  const stays = useRef(begins);
 
   useLayoutEffect(() => {
     const place = scrolled.current;

@@ -28,8 +28,9 @@ export async function fromResponse(response) {
   try {
     return fromBody(JSON.parse(text), response.status);
   } catch {
-    const message = `The answer was ${response.status} ${response.statusText}`.trimEnd();
-    return new Failure({ code: `HTTP_${response.status}`, message, status: response.status, retryable: response.status >= 500 });
+    const { status } = response;
+    const message = `The answer was ${status} ${response.statusText}`.trimEnd();
+    return new Failure({ code: `HTTP_${status}`, message, status, retryable: status >= 500 });
   }
 }
 
