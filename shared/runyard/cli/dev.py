@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from runyard.cli import valkey
+from runyard.cli.examples import agents_folder
 from runyard.cli.process import Child
 from runyard.cli.state import State
 from runyard.cli.supervisor import supervise
@@ -40,7 +41,7 @@ def _settings(state: State, options: dict[str, str | None]) -> Settings:
             "RUNYARD_BROKER_URL": state.redis_url,
             "RUNYARD_AUTH": "dev",
             "RUNYARD_DEV": "1",
-            "RUNYARD_AGENTS": os.environ.get("RUNYARD_AGENTS") or "agents",
+            "RUNYARD_AGENTS": os.environ.get("RUNYARD_AGENTS") or str(agents_folder()),
             "RUNYARD_DRAIN_S": os.environ.get("RUNYARD_DRAIN_S") or DRAIN_S,
             "PYTHONUNBUFFERED": "1",  # what a tool prints is seen when it is printed
         }

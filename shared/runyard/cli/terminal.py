@@ -6,6 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from runyard.cli.examples import EXAMPLES
+
 COLOURS = {"runyard": 35, "gateway": 36, "worker": 32}
 NAME_WIDTH = max(len(name) for name in COLOURS)
 
@@ -32,14 +34,18 @@ class Banner:
 
     def print(self) -> None:
         print(f"\n  Runyard is up at {self.url}\n")
-        print(
-            f"  agents   {', '.join(self.agents) or 'none yet'}   (saving a file in {self.folder} restarts the worker)"
-        )
+        print(f"  agents   {', '.join(self.agents) or 'none yet'}   ({_source(self.folder)})")
         print(f"  model    {_model(self.demo)}")
         print(f"  state    {self.state}, kept when you stop with Ctrl-C")
         if self.agents:
             print(f"  try it   {_curl(self.url, self.agents[0])}")
         print(flush=True)
+
+
+def _source(folder: Path) -> str:
+    if folder == EXAMPLES:
+        return "examples that ship with Runyard: make a folder `agents` here for your own, and start again"
+    return f"saving a file in {folder} restarts the worker"
 
 
 def _model(demo: bool) -> str:
