@@ -19,6 +19,9 @@ from runyard_workers.providers.model import (
     UsageSoFar,
 )
 
+SILENCE_SLACK = 1 / 16
+"""Moving a timer costs more than all else that is done for an event: it is moved this part of its time at once."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamedTurn:
@@ -54,23 +57,25 @@ class ModelCall:
 
         Raises:
             ProviderError, ModelNotConfigured: see `Provider.stream`.
-            RunTimeout: nothing showed for `silence_s` that the model works; a connection that is merely kept open does
-                not count.
+            RunTimeout: nothing showed for `silence_s`, or up to 1/16 longer, that the model works; a connection that
+                is merely kept open does not count.
         """
         loop = asyncio.get_running_loop()
         began = time.monotonic()
+        timed_from, slack_s = loop.time(), self._silence_s * SILENCE_SLACK
         first_frame = self._writer.last + 1
         turn: Turn | None = None
         try:
             async with (
-                asyncio.timeout(self._silence_s) as silence,
+                asyncio.timeout(self._silence_s + slack_s) as silence,
                 contextlib.aclosing(self._provider.stream(self._request)) as events,
             ):
                 async for event in events:
                     if isinstance(event, Turn):
                         turn = event
-                    if self._shows_work(event):
-                        silence.reschedule(loop.time() + self._silence_s)
+                    if self._shows_work(event) and loop.time() - timed_from >= slack_s:
+                        timed_from = loop.time()
+                        silence.reschedule(timed_from + self._silence_s + slack_s)
         except TimeoutError:
             if not silence.expired():
                 raise
