@@ -115,7 +115,7 @@ class Beat:
             try:
                 if next(rounds) % ROUNDS_A_BEAT == 0:
                     self._beat_once(now)
-                if given_back := self._deaths.pass_round(self.worker_id, now):
+                if given_back := self._deaths.pass_round(self.worker_id):
                     self._on_loop(self._on_given_back, given_back)
             except sa.exc.DBAPIError as error:
                 self._deaths.deaf()
@@ -134,6 +134,7 @@ class Beat:
                     self._manifests_seen_at = now
         except WorkerGone:
             log.warning("worker is taken for dead", worker_id=self.worker_id)
+            self._deaths.deaf()
             self._on_loop(self._on_gone)
             self._register()
         else:

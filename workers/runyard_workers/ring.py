@@ -1,8 +1,10 @@
 """Who among the other workers is dead: each watches the next ones on the ring of ids, by its own clock alone."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from runyard.db.deaths import NEIGHBOURS
 from runyard.ids import WorkerId
 
 CHANGED_WITHIN_S = 4.0
@@ -11,44 +13,91 @@ CHANGED_WITHIN_S = 4.0
 DEAD_AFTER_S = 8.0
 
 ALIVE_NEIGHBOURS = 3
-"""How many live workers each watcher's view reaches past: so many must die at once to leave a death unseen longer."""
+"""How many living workers a watcher's view reaches past: so many see each death, and one is enough."""
+
+Row = tuple[WorkerId, int]
+"""A worker and its beat."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Seen:
     beat: int
-    changed_at: float
+    since: float
+    has_changed: bool
 
 
 class Ring:
-    """Belongs to the beat's thread. A watcher that was deaf itself (no beat, no reading) judges nobody by that time."""
+    """One watcher's view; belongs to the beat's thread.
 
-    def __init__(self) -> None:
+    A reading may be slow: a beat in it may be as old as the question or as young as the answer. A change is dated by
+    its answer and judged by a later question, so a slow database makes a death late, never a life short.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._seen: dict[WorkerId, _Seen] = {}
-        self._read_at: float | None = None
+        self._asked_at = 0.0
 
-    def observe(self, rows: Sequence[tuple[WorkerId, int]], now: float) -> None:
-        """Take in the rows that were read; rows no longer read are forgotten."""
-        if self._read_at is not None and now - self._read_at > CHANGED_WITHIN_S:
-            self._seen.clear()
-        self._read_at = now
-        before = self._seen
-        self._seen = {}
-        for worker_id, beat in rows:
+    def look_around(self, rows: Iterable[Row]) -> list[Row]:
+        """Read on until three living ones are passed; of all that were passed, those whose beat has stopped for 8 s.
+
+        `rows`: the others as they follow on the ring, read as they are asked for (`following_around`). Rows that are
+        not passed any more are forgotten.
+        """
+        asked_at = self._clock()
+        if asked_at - self._asked_at > CHANGED_WITHIN_S:
+            self.forget()
+        self._asked_at = asked_at
+        passed = self._passed(rows)
+        answered_at = self._clock()
+        before, self._seen = self._seen, {}
+        for worker_id, beat in passed:
             known = before.get(worker_id)
-            self._seen[worker_id] = known if known and known.beat == beat else _Seen(beat, now)
+            if known is None or known.beat != beat:
+                known = _Seen(beat, answered_at, has_changed=known is not None)
+            self._seen[worker_id] = known
+        return [
+            (worker_id, seen.beat) for worker_id, seen in self._seen.items() if asked_at - seen.since >= DEAD_AFTER_S
+        ]
 
     def forget(self) -> None:
-        """This worker's own beat failed: what it saw before proves nothing."""
+        """This watcher was deaf itself, or its own beat failed: what it saw before proves nothing."""
         self._seen.clear()
 
-    def is_alive(self, worker_id: WorkerId, beat: int, now: float) -> bool:
-        """Whether a row that is being read counts as one that the view may stop behind."""
-        known = self._seen.get(worker_id)
-        return known is not None and (known.beat != beat or now - known.changed_at <= CHANGED_WITHIN_S)
+    def _passed(self, rows: Iterable[Row]) -> list[Row]:
+        passed: list[Row] = []
+        alive = 0
+        for row in rows:
+            passed.append(row)
+            alive += self._is_alive(*row)
+            if alive == ALIVE_NEIGHBOURS:
+                break
+        return passed
 
-    def dead(self, now: float) -> list[tuple[WorkerId, int]]:
-        """Workers whose beat has not changed for 8 s, with that beat."""
-        return [
-            (worker_id, seen.beat) for worker_id, seen in self._seen.items() if now - seen.changed_at >= DEAD_AFTER_S
-        ]
+    def _is_alive(self, worker_id: WorkerId, beat: int) -> bool:
+        """Only a change that was seen shows life: the view reaches past any number of dead rows, and watches them."""
+        known = self._seen.get(worker_id)
+        if known is None:
+            return False
+        return known.beat != beat or (known.has_changed and self._asked_at - known.since <= CHANGED_WITHIN_S)
+
+
+def following_around(me: WorkerId, following: Callable[[str], Sequence[Row]]) -> Iterator[Row]:
+    """The other workers from one's own id on, around the ring.
+
+    `following`: the next rows after an id, in the order of ids, `NEIGHBOURS` of them or all there are.
+    """
+    yield from _after(me, following)
+    for row in _after("", following):
+        if row[0] >= me:
+            return
+        yield row
+
+
+def _after(last: str, following: Callable[[str], Sequence[Row]]) -> Iterator[Row]:
+    while True:
+        rows = following(last)
+        yield from rows
+        if len(rows) < NEIGHBOURS:
+            return
+        last = rows[-1][0]
