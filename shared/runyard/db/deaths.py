@@ -1,5 +1,6 @@
 """A worker's death: who notices it puts its runs back, in one transaction. Synchronous: for the beat's thread."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +25,36 @@ _after_me = (
     .order_by(workers.c.id)
     .limit(NEIGHBOURS)
 )
-_runs_of = sa.select(agent_runs).where(agent_runs.c.worker_id == sa.bindparam("worker"), agent_runs.c.status == RUNNING)
+_is_theirs = sa.and_(agent_runs.c.worker_id == sa.bindparam("worker"), agent_runs.c.status == RUNNING)
+_runs_of = (
+    sa.select(agent_runs.c.id, agent_runs.c.invocation_id, agent_runs.c.queue, agent_invocations.c.deaths)
+    .join(agent_invocations, agent_invocations.c.id == agent_runs.c.invocation_id)
+    .where(_is_theirs)
+    .with_for_update(of=agent_runs)
+)
+_started_tools_of = (
+    sa.select(agent_calls.c.run_id, agent_calls.c.name)
+    .join(
+        agent_runs,
+        sa.and_(agent_runs.c.id == agent_calls.c.run_id, agent_runs.c.last_seq == agent_calls.c.assistant_seq),
+    )
+    .where(
+        _is_theirs,
+        agent_calls.c.invocation_id == agent_runs.c.invocation_id,
+        agent_calls.c.state == CallState.STARTED,
+    )
+    .distinct()
+)
+_give_back = (
+    sa.update(agent_runs)
+    .where(_is_theirs)
+    .values(
+        status=after(RunStatus.RUNNING, RunEvent.GIVE_BACK),
+        worker_id=None,
+        generation=agent_runs.c.generation + 1,
+    )
+)
+_count_death = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
 
 
 def neighbours(connection: sa.Connection, after_id: str) -> list[tuple[WorkerId, int]]:
@@ -33,28 +63,20 @@ def neighbours(connection: sa.Connection, after_id: str) -> list[tuple[WorkerId,
 
 
 def bury(connection: sa.Connection, worker_id: WorkerId, seen_beat: int) -> list[GivenBack] | None:
-    """Put the runs of a dead worker back, count the death on each, and delete its row.
+    """Put the runs of a dead worker back, count the death on each, and delete its row: a few statements in all.
 
     None: its beat is not the one that was seen, so it lives, or somebody else buried it.
     """
     dead = sa.select(workers.c.id).where(workers.c.id == worker_id, workers.c.beat == seen_beat).with_for_update()
     if connection.execute(dead).one_or_none() is None:
         return None
-    given_back = []
-    for run in connection.execute(_runs_of.with_for_update(), {"worker": worker_id}).all():
-        connection.execute(
-            sa.update(agent_runs)
-            .where(agent_runs.c.id == run.id)
-            .values(
-                status=after(RunStatus.RUNNING, RunEvent.GIVE_BACK),
-                worker_id=None,
-                generation=agent_runs.c.generation + 1,
-            )
-        )
-        _count_death(connection, run)
-        given_back.append(GivenBack(run_id=run.id, invocation_id=run.invocation_id, queue=run.queue))
+    # The claims that name this worker have ended, and no new one can: they need its row.
+    runs = connection.execute(_runs_of, {"worker": worker_id}).all()
+    if runs:
+        _count_deaths(connection, worker_id, runs)
+        connection.execute(_give_back, {"worker": worker_id})
     connection.execute(sa.delete(workers).where(workers.c.id == worker_id))
-    return given_back
+    return [GivenBack(run_id=run.id, invocation_id=run.invocation_id, queue=run.queue) for run in runs]
 
 
 def crash_reason(deaths: Sequence[list[str]]) -> str | None:
@@ -70,21 +92,18 @@ def crash_reason(deaths: Sequence[list[str]]) -> str | None:
     return None
 
 
-def _count_death(connection: sa.Connection, run: Any) -> None:
-    started = connection.execute(
-        sa.select(agent_calls.c.name)
-        .where(
-            agent_calls.c.run_id == run.id,
-            agent_calls.c.invocation_id == run.invocation_id,
-            agent_calls.c.assistant_seq == run.last_seq,
-            agent_calls.c.state == CallState.STARTED,
-        )
-        .distinct()
-    )
-    invocation = agent_invocations.c.id == run.invocation_id
-    deaths = connection.execute(sa.select(agent_invocations.c.deaths).where(invocation)).scalar_one()
+def _count_deaths(connection: sa.Connection, worker_id: WorkerId, runs: Sequence[Any]) -> None:
+    started = defaultdict(list)
+    for run_id, tool in connection.execute(_started_tools_of, {"worker": worker_id}):
+        started[run_id].append(tool)
     connection.execute(
-        sa.update(agent_invocations)
-        .where(invocation)
-        .values(status=RunStatus.QUEUED, deaths=[*deaths, sorted(started.scalars())])
+        _count_death,
+        [
+            {
+                "invocation": run.invocation_id,
+                "status": RunStatus.QUEUED,
+                "deaths": [*run.deaths, sorted(started[run.id])],
+            }
+            for run in runs
+        ],
     )
