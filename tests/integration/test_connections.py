@@ -15,6 +15,8 @@ pytestmark = pytest.mark.anyio
 IN_A_ROW = 50
 AT_ONCE = 8
 FILLS_THE_POOLS = 32
+STILL_EMPTY = 10
+"""Pools open a link when all others are in use, so the last ones come late; a leak would be of a link a run."""
 RUNS = 25
 
 
@@ -29,7 +31,7 @@ async def test_links_do_not_grow_with_the_number_of_runs(stack: Stack) -> None:
     for _ in range(IN_A_ROW):
         await at_once(api, 1)
     await at_once(api, AT_ONCE)
-    assert links(stack) <= before
+    assert links(stack) <= before + STILL_EMPTY
     assert int(stack.redis.get(key) or 0) == 2 * (FILLS_THE_POOLS + IN_A_ROW + AT_ONCE)
 
 
