@@ -23,6 +23,7 @@ from runyard_gateway.directory import AgentDirectory
 from runyard_gateway.failures import Failures
 from runyard_gateway.gateway import Gateway, Operation
 from runyard_gateway.hub import Hub
+from runyard_gateway.loopback import LoopbackOnly
 from runyard_gateway.routes import OPERATIONS
 from runyard_gateway.routes.console import console
 from runyard_gateway.routes.probes import probes
@@ -92,7 +93,10 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
 
 def build_app(gateway: Gateway) -> ASGIApp:
     routes = [*probes(gateway), *console(), *(_route(gateway, operation) for operation in OPERATIONS)]
-    app: ASGIApp = Failures(Router(routes=routes, redirect_slashes=False))
+    app: ASGIApp = Router(routes=routes, redirect_slashes=False)
+    if gateway.settings.auth == "dev":
+        app = LoopbackOnly(app, origins=gateway.settings.cors_origins)
+    app = Failures(app)
     if gateway.settings.cors_origins:
         app = CORSMiddleware(
             app,
