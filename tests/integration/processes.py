@@ -38,12 +38,20 @@ async def eventually(found: Callable[[], Any], what: str, *, guard_s: float = GU
 class Process:
     """One process; its log, JSON lines on stderr, goes to a file."""
 
-    def __init__(self, module: str, *, environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self,
+        module: str,
+        *,
+        environment: Mapping[str, str],
+        log: Path,
+        python: str | Path = sys.executable,
+        folder: Path = WORKSPACE,
+    ) -> None:
         self.log = log
         with log.open("wb") as stderr:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", module],
-                cwd=WORKSPACE,
+                [python, "-m", module],
+                cwd=folder,
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=stderr,

