@@ -1,10 +1,10 @@
 """A run's stream when Redis is away, forgets, or is another one: the reader's text equals the rows in the end."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
+from tests.contract.redis_losses import Loss, forget_all, forget_newest
 from tests.contract.worker import GUARD_S, Settled, Worker, look
 from tests.fakes.provider import asks, says
 from tests.fakes.rows import tool_use
@@ -33,21 +33,6 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StreamWriter.opened, "__defaults__", (0.01,))
 
 
-async def forget_all(worker: Worker, stream_id: str) -> None:
-    keys = worker.store.keys
-    await worker.store._client.delete(keys.frames(stream_id), keys.meta(stream_id))
-
-
-async def forget_newest(worker: Worker, stream_id: str) -> None:
-    """As a Redis does that comes back from its disk: it has the first two frames, and the hash of that moment."""
-    client, key = worker.store._client, worker.store.keys.frames(stream_id)
-    await client.delete(key)
-    for seq in (1, 2):
-        await client.xadd(key, {"e": "status", "d": "{}"}, id=f"{seq}-0")
-    await client.hset(worker.store.keys.meta(stream_id), "last", 2)
-
-
-Loss = Callable[[Worker, str], Awaitable[None]]
 losses = pytest.mark.parametrize("lose", [forget_all, forget_newest])
 
 

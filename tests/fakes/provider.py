@@ -1,7 +1,7 @@
 """A model that plays scripts: which one is decided by how many turns of its own the request holds."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +10,8 @@ from runyard_workers.providers.model import ModelEvent, ModelRequest, Provider, 
 MODEL = "claude-sonnet-4-5"
 """One that genai-prices knows."""
 
-Step = ModelEvent | Exception | asyncio.Event | Callable[[], None]
-"""An event is sent, an exception raised, an `asyncio.Event` awaited, a function called."""
+Step = ModelEvent | Exception | asyncio.Event | Callable[[], Awaitable[None] | None]
+"""An event is sent, an exception raised, an `asyncio.Event` awaited, a function called, and awaited if it is async."""
 
 Script = Sequence[Step]
 
@@ -37,7 +37,8 @@ class ScriptedProvider(Provider):
                 if isinstance(step, asyncio.Event):
                     await step.wait()
                 elif callable(step):
-                    step()
+                    if (awaitable := step()) is not None:
+                        await awaitable
                 else:
                     yield step
         finally:
