@@ -5,7 +5,7 @@ import secrets
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from tests.clients.api import GUARD_S, Api
 from tests.clients.tokens import SECRET, token
 from tests.databases import postgres_database
 from tests.integration.processes import Process, eventually
+from tests.rabbitmq_servers import rabbitmq_server
 from tests.redis_servers import redis_server, valkey_server
 from tests.standin import Standin
 
@@ -33,11 +34,12 @@ NOT_INHERITED = ("RUNYARD_", "ANTHROPIC_", "OPENAI_", "PYTHONDONTWRITEBYTECODE")
 
 @dataclass(frozen=True, kw_only=True)
 class Backing:
-    """Where a stack keeps its truth and its frames."""
+    """Where a stack keeps its truth, its frames and its messages."""
 
     name: str
     database_url: str
     redis_url: str
+    broker_url: str
     prefix: str
 
 
@@ -46,7 +48,11 @@ def sqlite_and_valkey(folder: Path) -> Iterator[Backing]:
     """As `runyard dev` has it."""
     with valkey_server() as redis_url:
         yield Backing(
-            name="sqlite", database_url=f"sqlite:///{folder}/runyard.db", redis_url=redis_url, prefix="runyard"
+            name="sqlite",
+            database_url=f"sqlite:///{folder}/runyard.db",
+            redis_url=redis_url,
+            broker_url=redis_url,
+            prefix="runyard",
         )
 
 
@@ -57,11 +63,20 @@ def postgres_and_redis() -> Iterator[Backing]:
     redis_url = redis_server()
     with postgres_database() as database_url:
         try:
-            yield Backing(name="postgres", database_url=database_url, redis_url=redis_url, prefix=prefix)
+            yield Backing(
+                name="postgres", database_url=database_url, redis_url=redis_url, broker_url=redis_url, prefix=prefix
+            )
         finally:
             with redis.Redis.from_url(redis_url) as client:
                 for key in client.scan_iter(f"{prefix}*", count=1000):
                     client.delete(key)
+
+
+@contextmanager
+def postgres_redis_and_rabbitmq() -> Iterator[Backing]:
+    """The same with messages over RabbitMQ, whose queues of this prefix are left to whoever makes them."""
+    with postgres_and_redis() as backing:
+        yield replace(backing, name="rabbitmq", broker_url=rabbitmq_server())
 
 
 @dataclass(kw_only=True)
@@ -72,12 +87,16 @@ class Stack:
     database: sa.Engine
     redis: redis.Redis
     processes: list[Process] = field(default_factory=list)
-    gateway: "Gateway" = field(init=False)
-    """The one that is there from the start; it takes tokens (`RUNYARD_AUTH=jwt`)."""
+    gateways: list["Gateway"] = field(default_factory=list)
+    """Those that are there from the start; they take tokens (`RUNYARD_AUTH=jwt`)."""
 
     @property
     def name(self) -> str:
         return self.backing.name
+
+    @property
+    def gateway(self) -> "Gateway":
+        return self.gateways[0]
 
     def environment(self, **settings: str) -> dict[str, str]:
         """Of a process: nothing of this machine's own settings reaches it, what is given comes last."""
@@ -85,7 +104,7 @@ class Stack:
         return inherited | {
             "RUNYARD_DATABASE_URL": self.backing.database_url,
             "RUNYARD_REDIS_URL": self.backing.redis_url,
-            "RUNYARD_BROKER_URL": self.backing.redis_url,
+            "RUNYARD_BROKER_URL": self.backing.broker_url,
             "RUNYARD_PREFIX": self.backing.prefix,
             "RUNYARD_AUTH": "jwt",
             "RUNYARD_JWT_SECRET": SECRET,
@@ -184,6 +203,22 @@ async def serving(process: Process) -> AsyncIterator[Gateway]:
 @asynccontextmanager
 async def starting_stack(backing: Backing, folder: Path) -> AsyncIterator[Stack]:
     """One gateway, one worker."""
+    async with standing_by(backing, folder) as stack:
+        # Both start at the same time: most of it is imports.
+        with stack.process("runyard_workers") as worker, stack.process("runyard_gateway") as process:
+            async with serving(process) as gateway:
+                await worker.logged("worker registered")
+                stack.gateways.append(gateway)
+                yield stack
+                for leaving in (process, worker):
+                    leaving.send(signal.SIGTERM)
+                assert [await process.exited(), await worker.exited()] == [0, 0]
+                assert process.complaints() + worker.complaints() == []
+
+
+@asynccontextmanager
+async def standing_by(backing: Backing, folder: Path) -> AsyncIterator[Stack]:
+    """All that the processes need, and none of them."""
     upgrade(backing.database_url)
     async with Standin(bad_keys={BAD_KEY}) as standin:
         stack = Stack(
@@ -194,16 +229,7 @@ async def starting_stack(backing: Backing, folder: Path) -> AsyncIterator[Stack]
             redis=redis.Redis.from_url(backing.redis_url),
         )
         try:
-            # Both start at the same time: most of it is imports.
-            with stack.process("runyard_workers") as worker, stack.process("runyard_gateway") as process:
-                async with serving(process) as gateway:
-                    await worker.logged("worker registered")
-                    stack.gateway = gateway
-                    yield stack
-                    for leaving in (process, worker):
-                        leaving.send(signal.SIGTERM)
-                    assert [await process.exited(), await worker.exited()] == [0, 0]
-                    assert process.complaints() + worker.complaints() == []
+            yield stack
         finally:
             stack.redis.close()
             stack.database.dispose()
