@@ -81,9 +81,10 @@ async def test_after_a_failure_the_run_goes_on_in_one_user_turn(worker: Worker) 
     assert (settled.run.status, settled.run.error) == (RunStatus.COMPLETED, None)
 
 
-async def test_what_a_broken_answer_has_cost_is_counted(worker: Worker) -> None:
+@pytest.mark.parametrize("error", [OVERLOADED, KeyError("a fault of ours")], ids=["provider", "ours"])
+async def test_what_a_broken_answer_has_cost_is_counted(worker: Worker, error: Exception) -> None:
     spent = UsageSoFar(Usage(input_tokens=27, cache_read_input_tokens=100, output_tokens=3), MODEL)
-    worker.script([UsageSoFar(Usage(input_tokens=27), MODEL), TextDelta("Half"), spent, OVERLOADED])
+    worker.script([UsageSoFar(Usage(input_tokens=27), MODEL), TextDelta("Half"), spent, error])
     settled = await failed(worker)
     assert settled.run.usage == settled.result["usage"] == spent.usage.to_dict()
     assert settled.run.cost == cost(MODEL, spent.usage).to_dict()

@@ -180,7 +180,7 @@ class Execution:
         )
         try:
             streamed = await call.run()
-        except RunyardError:
+        except Exception:
             if call.spent is not None:
                 usage, model = call.spent
                 self._progress = self._progress.plus_spent(usage, cost(model, usage))
