@@ -28,6 +28,12 @@ IDLE_IN_TRANSACTION_MS = 5_000
 SQLITE_BUSY_TIMEOUT_MS = 10_000
 """How long a SQLite writer waits for another process's transaction before it fails as unavailable."""
 
+LINK_SILENT_MS = 10_000
+"""A server that vanished without a word answers no packet: its link is broken after this long, not after hours."""
+
+_LINK = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2}
+"""https://www.postgresql.org/docs/current/libpq-connect.html"""
+
 POOL_WAIT_S = 10
 
 READ_ONLY_TRANSACTION = "25006"
@@ -81,7 +87,7 @@ def sync_engine(url: str, *, statement_timeout_ms: int | None = None) -> sa.Engi
         _postgres_url(url),
         pool_size=1,
         max_overflow=0,
-        connect_args={"options": options, "connect_timeout": 5},
+        connect_args={"options": options, **_LINK, "tcp_user_timeout": statement_timeout_ms or LINK_SILENT_MS},
         **_ENGINE_OPTIONS,
     )
 
@@ -159,7 +165,8 @@ class Database:
             pool_timeout=POOL_WAIT_S,
             connect_args={
                 "options": f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}",
-                "connect_timeout": 5,
+                "tcp_user_timeout": LINK_SILENT_MS,
+                **_LINK,
             },
             **_ENGINE_OPTIONS,
         )
