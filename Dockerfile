@@ -1,5 +1,5 @@
 # One image for each role: `docker build --target gateway .`, `docker build --target worker .`
-# A worker's image has the example agents in /agents; docs/deploy.md shows how yours take their place.
+# A worker's image has the example agents in /agents: copy or mount yours over them.
 
 FROM python:3.12-slim-bookworm AS build
 ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=/opt/runyard

@@ -58,12 +58,20 @@ class Wheels:
         return wheel
 
 
+def synced(sources: Path, environment: Path, command: list[str]) -> Environment:
+    """The environment that a `uv sync` in a copy of the repository makes."""
+    assert command[:2] == ["uv", "sync"]
+    variables = build_environment() | {"UV_PROJECT_ENVIRONMENT": str(environment), "UV_PYTHON": sys.executable}
+    _run(find_uv(variables), *command[1:], environment=variables, folder=sources)
+    return Environment(folder=environment)
+
+
 def _uv(*arguments: str | Path) -> None:
-    environment = build_environment()
-    _run(find_uv(environment), *arguments, environment=environment)
+    variables = build_environment()
+    _run(find_uv(variables), *arguments, environment=variables)
 
 
-def _run(*command: str | Path, environment: dict[str, str] | None = None) -> str:
-    done = subprocess.run(command, check=False, cwd=WORKSPACE, env=environment, capture_output=True, text=True)
+def _run(*command: str | Path, environment: dict[str, str] | None = None, folder: Path = WORKSPACE) -> str:
+    done = subprocess.run(command, check=False, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout

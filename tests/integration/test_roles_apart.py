@@ -1,6 +1,7 @@
 """Gateway and worker from virtual environments and folders of their own: all that they share is three URLs."""
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ import pytest
 from tests.clients.answer import is_terminal
 from tests.clients.tokens import SECRET
 from tests.contract.queue_sides import rabbitmq_side
-from tests.integration.environments import Environment, Wheels
-from tests.integration.processes import Process
+from tests.dockerfile import copied, installation
+from tests.integration.environments import Environment, Wheels, synced
+from tests.integration.processes import WORKSPACE, Process
 from tests.integration.running_dev import running_dev
 from tests.integration.stack import Backing, postgres_and_redis, serving
 from tests.rabbitmq_servers import rabbitmq_server
@@ -142,3 +144,22 @@ async def test_dev_serves_the_shipped_examples_in_an_empty_folder(dev_environmen
             await reading.rest()
         assert reading.events[-1].type == "result"
         assert "agents   converter, researcher   (examples that ship with Runyard" in dev.out.read_text()
+
+
+@pytest.mark.parametrize(("role", "module"), [("gateway", "runyard_gateway"), ("worker", "runyard_workers")])
+async def test_an_images_command_installs_a_role_that_starts(role: str, module: str, tmp_path: Path) -> None:
+    """What the Dockerfile copies and runs, without the container."""
+    sources = tmp_path / "src"
+    sources.mkdir()
+    for name in copied(f"build-{role}"):
+        original = WORKSPACE / name
+        if original.is_dir():
+            shutil.copytree(original, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(original, sources)
+    image = Machine(environment=synced(sources, tmp_path / "opt", installation(role)), folder=tmp_path / "home")
+    image.folder.mkdir()
+    assert image.environment.importable("runyard_gateway", "runyard_workers") == {module}
+    with image.process(module, image.variables({})) as process:
+        assert await process.exited() == 2
+        assert process.log.read_text().startswith("error: RUNYARD_DATABASE_URL is not set")
