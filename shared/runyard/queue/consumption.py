@@ -13,7 +13,7 @@ THREADS = 4
 """Claims under way at once. A run holds no thread: its message is acknowledged when it is claimed."""
 
 IDLE_TIMEOUT_MS = 1_000
-STOP_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 5.0
 
 log = structlog.get_logger()
 
@@ -52,7 +52,7 @@ class Consumption:
         self._worker.start()
 
     def stop(self) -> None:
-        """Stop fetching, finish what is being claimed; blocks for at most 10 s. Close the slots first."""
+        """Stop fetching, finish what is being claimed; blocks for at most 5 s. Close the slots first."""
         # dramatiq bounds the wait for its threads, but not that for a broker which does not answer their farewells.
         stopping = threading.Thread(
             target=self._worker.stop, args=(int(STOP_TIMEOUT_S * 1000),), name="consumption-stop", daemon=True
