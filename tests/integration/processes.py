@@ -62,6 +62,11 @@ class Process:
     def pid(self) -> int:
         return self._popen.pid
 
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; the signal's number, negative, where one killed it."""
+        return self._popen.poll()
+
     def events(self, name: str | None = None) -> list[dict[str, Any]]:
         """The log so far, or its events of one name."""
         lines = [line for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n")]

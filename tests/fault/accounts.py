@@ -1,0 +1,77 @@
+"""What is left of a run when it has ended: its transcript, its effects on the world, the deaths of its workers."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tests.clients.api import Api
+from tests.integration.stack import Stack
+
+INTERRUPTED = "tool execution was interrupted; it may have acted"
+ONCE = frozenset({"charge", "wait", "book"})
+"""The tools that must not happen twice."""
+
+
+class Result(NamedTuple):
+    content: str
+    is_error: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    rows: list[dict[str, Any]]
+    effects: list[list[str]]
+    """One list of words for each, the tool's name first."""
+    deaths: list[list[str]]
+
+    @property
+    def text(self) -> str:
+        """What a reader must have in hand at the end."""
+        return "".join(block["text"] for block in self._blocks("assistant") if block["type"] == "text")
+
+    def calls(self) -> dict[str, str]:
+        """The tools' names by the ids of their calls, in order."""
+        return {block["id"]: block["name"] for block in self._blocks("assistant") if block["type"] == "tool_use"}
+
+    def result(self, tool: str) -> Result:
+        """What the model was told of the last call of it."""
+        results = {block["tool_use_id"]: block for block in self._blocks("user") if block["type"] == "tool_result"}
+        last = [results[call_id] for call_id, name in self.calls().items() if name == tool][-1]
+        return Result(last["content"], last.get("is_error", False))
+
+    def count(self, effect: str) -> int:
+        return sum(words[0] == effect for words in self.effects)
+
+    def miscounted(self) -> list[str]:
+        """Tools of calls that acted twice, or never though their result does not say that they were interrupted."""
+        interrupted = {block["tool_use_id"] for block in self._blocks("user") if block.get("content") == INTERRUPTED}
+        calls = self.calls()
+        times = {
+            call_id: sum(words[0] == name and call_id in words for words in self.effects)
+            for call_id, name in calls.items()
+        }
+        return [
+            name
+            for call_id, name in calls.items()
+            if name in ONCE and times[call_id] != 1 and not (times[call_id] == 0 and call_id in interrupted)
+        ]
+
+    def _blocks(self, role: str) -> list[dict[str, Any]]:
+        contents = [row["content"] for row in self.rows if row["role"] == role]
+        return [block for content in contents if isinstance(content, list) for block in content]
+
+
+async def account_of(stack: Stack, api: Api, run_id: str) -> Account:
+    """Of a run that has ended.
+
+    Raises:
+        InvalidTranscript: the model's API would refuse to go on with it.
+    """
+    rows = await api.messages(run_id)
+    stack.standin.validate_transcript([{"role": row["role"], "content": row["content"]} for row in rows])
+    ((deaths,),) = stack.execute("SELECT deaths FROM agent_invocations WHERE run_id = :run", run=run_id)
+    return Account(
+        rows=rows,
+        effects=[effect.split() for effect in stack.effects(run_id)],
+        deaths=json.loads(deaths) if isinstance(deaths, str) else deaths,
+    )

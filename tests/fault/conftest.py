@@ -1,0 +1,80 @@
+"""Two gateways on Postgres and Redis, with messages over Redis and over RabbitMQ; the tests bring the workers."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.contract.queue_sides import RabbitmqSide, RedisSide, rabbitmq_side, redis_side
+from tests.fault.crew import Crew, working
+from tests.integration.stack import (
+    Backing,
+    Stack,
+    postgres_and_redis,
+    postgres_redis_and_rabbitmq,
+    serving,
+    standing_by,
+)
+
+GATEWAYS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    stack: Stack
+    broker: RedisSide | RabbitmqSide
+
+
+@pytest.fixture(scope="session")
+async def redis_fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+    with postgres_and_redis() as backing, redis_side(backing.broker_url, backing.prefix) as side:
+        async with starting_gateways(backing, tmp_path_factory.mktemp("redis-fleet")) as stack:
+            yield Fleet(stack=stack, broker=side)
+
+
+@pytest.fixture(scope="session")
+async def rabbitmq_fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+    with postgres_redis_and_rabbitmq() as backing, rabbitmq_side(backing.broker_url, backing.prefix) as side:
+        async with starting_gateways(backing, tmp_path_factory.mktemp("rabbitmq-fleet")) as stack:
+            yield Fleet(stack=stack, broker=side)
+
+
+@asynccontextmanager
+async def starting_gateways(backing: Backing, folder: Path) -> AsyncIterator[Stack]:
+    async with standing_by(backing, folder) as stack, AsyncExitStack() as exits:
+        processes = [exits.enter_context(stack.process("runyard_gateway")) for _ in range(GATEWAYS)]
+        stack.gateways += [await exits.enter_async_context(serving(process)) for process in processes]
+        yield stack
+        assert [process.complaints() for process in processes] == [[]] * GATEWAYS
+
+
+@pytest.fixture(params=["redis", "rabbitmq"])
+def fleet(request: pytest.FixtureRequest) -> Fleet:
+    found: Fleet = request.getfixturevalue(f"{request.param}_fleet")
+    return found
+
+
+@pytest.fixture
+def stack(fleet: Fleet) -> Iterator[Stack]:
+    """What one test scripted is forgotten after it."""
+    stack = fleet.stack
+    yield stack
+    unexpected = list(stack.standin.unexpected)
+    stack.standin.reset()
+    assert not unexpected, f"the stand-in met what no test foresaw: {unexpected}"
+
+
+@pytest.fixture
+def broker(fleet: Fleet) -> RedisSide | RabbitmqSide:
+    """The queue of the fleet's workers."""
+    return fleet.broker
+
+
+@pytest.fixture
+async def crew(stack: Stack) -> AsyncIterator[Crew]:
+    async with working(stack) as crew:
+        yield crew
+
+
+on_redis = pytest.mark.parametrize("fleet", ["redis"], indirect=True)

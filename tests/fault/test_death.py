@@ -1,0 +1,213 @@
+"""One worker is killed with runs in every phase; another one goes on with each of them, before the same readers."""
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.clients.answer import answer_text, is_terminal
+from tests.clients.api import Reading
+from tests.clients.sse import Event
+from tests.fault.accounts import INTERRUPTED, Account, account_of
+from tests.fault.conftest import Fleet, on_redis
+from tests.fault.crew import working
+from tests.fault.readers import moved, run_of
+from tests.integration.processes import GUARD_S, eventually
+from tests.integration.stack import Stack
+from tests.relay import relay_before
+from tests.standin import hold, says
+
+pytestmark = [pytest.mark.anyio, on_redis, pytest.mark.usefixtures("stack")]
+
+DEATH, END = "the-death", "the-end"
+LOOKS_UP = says("Kept. ").calls("look_up", {"order": "a"})
+SCRIPTS = {
+    "first words": [says("Nothing of ", "this", hold(DEATH)), says("All anew.")],
+    "mid-stream": [LOOKS_UP, says("Not ", "kept", hold(DEATH)), says("Kept ", "too.")],
+    "mid-tool": [
+        says("Four. ")
+        .calls("charge", {"order": "a"})
+        .calls("wait", {"gate": DEATH})
+        .calls("wait_keyed", {"gate": DEATH})
+        .calls("book", {"order": "a"}),
+        says("Done."),
+    ],
+    "frames lost": [LOOKS_UP, says("Not kept", hold(DEATH)), says("Kept ", "too.")],
+    "unclosed": [says("All there is.", hold(END))],
+    "unclosed, frames lost": [says("Half, ", hold(END), "and half.")],
+}
+"""What the model says, in the order in which it is asked: it holds until the death, or until Redis does not hear."""
+
+AT_DEATH = {
+    "first words": "Nothing of this",
+    "mid-stream": "Kept. Not kept",
+    "mid-tool": "Four. ",
+    "frames lost": "Kept. Not kept",
+    "unclosed": "All there is.",
+    "unclosed, frames lost": "Half, ",
+}
+"""What readers have in hand when the worker is killed."""
+
+TAKEN_OVER = ("first words", "mid-stream", "mid-tool", "frames lost")
+UNCLOSED = ("unclosed", "unclosed, frames lost")
+EVERY = pytest.mark.parametrize("name", SCRIPTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """A run as two readers were told of it: one that stays, and one that moves to the other gateway at the death."""
+
+    account: Account
+    staying: list[Event]
+    moving: list[Event]
+
+    @property
+    def kinds(self) -> list[str]:
+        return [event.type for event in self.staying]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aftermath:
+    told: dict[str, Told]
+    heir: list[dict[str, Any]]
+    """What the other worker logged."""
+
+
+@pytest.fixture(scope="module")
+async def aftermath(redis_fleet: Fleet) -> Aftermath:
+    stack = redis_fleet.stack
+    here = stack.gateways[0].user("reader")
+    there = stack.gateways[1].user("reader")
+    with relay_before(stack.backing.redis_url) as frames:
+        async with working(stack) as crew, AsyncExitStack() as readers:
+            [worker] = await crew.join(RUNYARD_REDIS_URL=frames.url)
+            staying: dict[str, Reading] = {}
+            for name, scripts in SCRIPTS.items():
+                stack.standin.answers(*scripts, contains=f"<{name}>")
+                staying[name] = await readers.enter_async_context(here.streaming("mortal", f"<{name}>"))
+            for name, text in AT_DEATH.items():
+                await staying[name].until_text(text)
+            await staying["mid-tool"].until(lambda event: event.type == "tool")
+            await at_work(stack, run_of(staying["mid-tool"]))
+
+            [heir] = await crew.join()
+            frames.fall_silent()
+            stack.standin.gate(END).release()
+            for name in UNCLOSED:
+                await settled(stack, run_of(staying[name]))
+            assert crew.held_by(worker) == {run_of(staying[name]) for name in TAKEN_OVER}
+            crew.kill(worker)
+            frames.cut()
+            stack.drop_frames(staying["frames lost"].stream_id)
+            stack.open_gate(DEATH)
+
+            moving = {
+                name: await readers.enter_async_context(moved(reading, there)) for name, reading in staying.items()
+            }
+            await asyncio.gather(*(reading.rest(guard_s=GUARD_S) for reading in [*staying.values(), *moving.values()]))
+            told = {
+                name: Told(
+                    account=await account_of(stack, here, run_of(staying[name])),
+                    staying=staying[name].events,
+                    moving=moving[name].events,
+                )
+                for name in SCRIPTS
+            }
+    return Aftermath(told=told, heir=heir.events())
+
+
+async def at_work(stack: Stack, run_id: str) -> None:
+    """Both tools that wait have acted, and the one that does not has its result."""
+    await eventually(lambda: len(stack.effects(run_id)) == 3, "tools at work")
+
+
+async def settled(stack: Stack, run_id: str) -> None:
+    """By its row: nobody has told the readers."""
+    query = "SELECT id FROM agent_runs WHERE id = :run AND status = 'completed'"
+    await eventually(lambda: stack.execute(query, run=run_id), "settled run")
+
+
+@EVERY
+async def test_both_readers_have_the_text_that_is_stored(aftermath: Aftermath, name: str) -> None:
+    told = aftermath.told[name]
+    for events in (told.staying, told.moving):
+        assert answer_text(events) == told.account.text
+        assert [is_terminal(event) for event in events] == [False] * (len(events) - 1) + [True]
+        assert events[-1].type == "result"
+        seqs = [event.seq for event in events]
+        assert seqs == sorted(set(seqs))
+
+
+@EVERY
+async def test_nothing_happened_twice(aftermath: Aftermath, name: str) -> None:
+    assert aftermath.told[name].account.miscounted() == []
+
+
+async def test_the_death_is_counted_on_each_run_that_was_taken_over(aftermath: Aftermath) -> None:
+    deaths = {name: told.account.deaths for name, told in aftermath.told.items()}
+    assert deaths == {
+        "first words": [[]],
+        "mid-stream": [[]],
+        "mid-tool": [["wait", "wait_keyed"]],
+        "frames lost": [[]],
+        "unclosed": [],
+        "unclosed, frames lost": [],
+    }
+    [burial] = [event for event in aftermath.heir if event["event"] == "worker died"]
+    assert burial["runs"] == len(TAKEN_OVER)
+
+
+async def test_words_that_were_not_committed_are_withdrawn_in_the_same_stream(aftermath: Aftermath) -> None:
+    for name, kept in (("first words", ""), ("mid-stream", "Kept. ")):
+        told = aftermath.told[name]
+        assert [event.seq for event in told.staying] == list(range(1, len(told.staying) + 1))
+        assert told.moving == told.staying
+        [rewind] = [event for event in told.staying if event.type == "rewind"]
+        assert json.loads(rewind.data)["length"] == len(kept)
+        assert told.account.text in (kept + "Kept too.", kept + "All anew.")
+
+
+async def test_calls_go_on_from_where_the_ledger_says(aftermath: Aftermath) -> None:
+    account = aftermath.told["mid-tool"].account
+    assert account.text == "Four. Done."
+    assert account.count("charge") == 1
+    assert not account.result("charge").is_error
+    assert account.count("wait") == 1
+    assert account.result("wait") == (INTERRUPTED, True)
+    assert account.count("waited") == 0
+    assert account.count("wait_keyed") == 2
+    assert len({tuple(words) for words in account.effects if words[0] == "wait_keyed"}) == 1, "the same call and key"
+    assert account.result("wait_keyed") == ("let through", False)
+    assert account.count("book") == 1
+    assert not account.result("book").is_error
+
+
+async def test_readers_are_told_each_calls_end_once(aftermath: Aftermath) -> None:
+    events = aftermath.told["mid-tool"].staying
+    ended = [json.loads(event.data) for event in events if event.type == "tool"]
+    assert sorted((each["name"], each["isError"]) for each in ended) == [
+        ("book", False),
+        ("charge", False),
+        ("wait", True),
+        ("wait_keyed", False),
+    ]
+
+
+async def test_a_stream_that_lost_its_frames_begins_anew(aftermath: Aftermath) -> None:
+    told = aftermath.told["frames lost"]
+    [rewind] = [event for event in told.staying if event.type == "rewind"]
+    assert json.loads(rewind.data) == {"toSeq": 0, "length": 0}
+    assert rewind.seq is not None
+    assert rewind.seq > 1_000_000
+    assert told.account.text == "Kept. Kept too."
+
+
+async def test_a_stream_that_its_settler_left_open_is_closed_late(aftermath: Aftermath) -> None:
+    closed_late = [event for event in aftermath.heir if event["event"] == "stream closed late"]
+    assert len(closed_late) == len(UNCLOSED)
+    whole, lost = (aftermath.told[name] for name in UNCLOSED)
+    assert whole.kinds.count("rewind") == 0
+    assert lost.kinds.count("rewind") == 1
+    assert lost.account.text == "Half, and half."
