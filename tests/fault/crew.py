@@ -17,6 +17,7 @@ class Crew:
         self._exits = exits
         self.workers: list[Process] = []
         self._silenced: set[Process] = set()
+        """Killed or frozen, be it for a while: whom the others may take for dead."""
 
     async def join(self, count: int = 1, **settings: str) -> list[Process]:
         """Start so many at the same time; they serve when it returns."""
@@ -34,7 +35,8 @@ class Crew:
         """The next worker that is dead without anybody's doing."""
 
         def found() -> Process | None:
-            return next((worker for worker in self.living if worker.exit_code is not None), None)
+            dead = (worker for worker in self.workers if worker.exit_code is not None)
+            return next((worker for worker in dead if worker not in self._silenced), None)
 
         worker: Process = await eventually(found, "worker that killed itself")
         assert worker.exit_code == -signal.SIGKILL
@@ -48,27 +50,12 @@ class Crew:
     def thaw(self, worker: Process) -> None:
         worker.send(signal.SIGCONT)
 
-    @property
-    def living(self) -> list[Process]:
-        return [worker for worker in self.workers if worker not in self._silenced]
-
-    async def buried(self, worker: Process) -> dict[str, Any]:
-        """What another worker logged when it took this one away."""
-
-        def found() -> dict[str, Any] | None:
-            return next((burial for burial in self.burials() if burial["dead_worker_id"] in lives(worker)), None)
-
-        burial: dict[str, Any] = await eventually(found, f"burial of the worker that logs to {worker.log.name}")
-        return burial
+    async def born_again(self, worker: Process) -> None:
+        """It has learnt that it was taken for dead, and has another id."""
+        await eventually(lambda: len(lives(worker)) == 2, "second life")
 
     def burials(self) -> list[dict[str, Any]]:
         return [event for worker in self.workers for event in worker.events("worker died")]
-
-    def holder(self, run_id: str) -> Process:
-        """Who runs it."""
-        query = "SELECT worker_id FROM agent_runs WHERE id = :run"
-        ((worker_id,),) = self._stack.execute(query, run=run_id)
-        return next(worker for worker in self.workers if worker_id in lives(worker))
 
     def held_by(self, worker: Process) -> set[str]:
         """The runs that are its own by their rows."""
@@ -76,15 +63,17 @@ class Crew:
         return {run_id for run_id, worker_id in rows if worker_id in lives(worker)}
 
     async def leave(self) -> None:
-        """Ask all to leave, and look back: they did so by themselves, and nobody who lived was buried."""
-        for worker in self.living:
+        """Ask all to leave, and look back: they did so by themselves, and nobody who lived was taken for dead."""
+        staying = [worker for worker in self.workers if worker.exit_code is None]
+        for worker in staying:
             worker.send(signal.SIGTERM)
-        for worker in self.living:
+        for worker in staying:
             assert await worker.exited() == 0
             assert worker.complaints() == []
-            assert worker.events("worker is taken for dead") == []
         silenced = {life for worker in self._silenced for life in lives(worker)}
         assert {burial["dead_worker_id"] for burial in self.burials()} <= silenced
+        for worker in self.workers:
+            assert len(lives(worker)) == 1 or worker in self._silenced
 
 
 def lives(worker: Process) -> set[str]:
