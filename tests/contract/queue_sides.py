@@ -13,6 +13,13 @@ from tests.rabbitmq_servers import rabbitmq_server
 from tests.redis_servers import redis_server
 from tests.relay import Relay, relay_before
 
+QUEUES = ("default", "bulk", "elsewhere")
+
+
+def second(prefix: str) -> str:
+    """The prefix of another system on the same broker."""
+    return f"{prefix}-2"
+
 
 @dataclass(frozen=True, kw_only=True)
 class RedisSide:
@@ -80,9 +87,13 @@ class RabbitmqSide:
             channel.basic_publish("", self.name, body, mandatory=True)
 
     def delete(self) -> None:
+        self.delete_queues(self.name)
+
+    def delete_queues(self, *names: str) -> None:
         with self._channel() as channel:
-            for name in (self.name, f"{self.name}.DQ", f"{self.name}.XQ"):
-                channel.queue_delete(name)
+            for name in names:
+                for suffix in ("", ".DQ", ".XQ"):
+                    channel.queue_delete(name + suffix)  # one that is not there may be deleted too
 
     def exists(self) -> bool:
         try:
@@ -131,14 +142,14 @@ def redis_side(url: str, prefix: str) -> Iterator[RedisSide]:
 
 @contextmanager
 def rabbitmq_side(url: str, prefix: str) -> Iterator[RabbitmqSide]:
-    """The queue `default`; gone afterwards."""
+    """The queue `default`; it and the others that tests use are gone afterwards."""
     parameters = pika.URLParameters(url)
     parameters.heartbeat = 0  # nobody answers them while the test waits
     connection = pika.BlockingConnection(parameters)
     try:
         side = RabbitmqSide(connection=connection, name=f"{prefix}.default")
         yield side
-        side.delete()
+        side.delete_queues(*(f"{system}.{queue}" for system in (prefix, second(prefix)) for queue in QUEUES))
     finally:
         connection.close()
 

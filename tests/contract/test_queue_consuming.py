@@ -6,7 +6,7 @@ from typing import Any
 import dramatiq
 import pytest
 from tests.contract.listening import ListeningWorker, listening, publishing, sent, wake
-from tests.contract.queue_sides import Broker, RedisSide, on_redis
+from tests.contract.queue_sides import QUEUES, Broker, RedisSide, on_redis, second
 from tests.integration.processes import GUARD_S, eventually
 
 from runyard.queue.consumption import THREADS
@@ -134,7 +134,7 @@ async def test_an_idle_worker_gets_what_a_busy_one_cannot_take(broker: Broker) -
 
 async def test_a_worker_consumes_each_of_its_queues_and_no_other(broker: Broker) -> None:
     async with listening(broker.url, broker.prefix, slots=5, queues=("default", "bulk")) as worker:
-        for queue in ("bulk", "default", "elsewhere"):
+        for queue in QUEUES:
             await sent(broker.url, broker.prefix, queue=queue)
         await worker.has_woken(2)
         await settled(broker)
@@ -144,11 +144,11 @@ async def test_a_worker_consumes_each_of_its_queues_and_no_other(broker: Broker)
 async def test_prefixes_keep_systems_apart(broker: Broker) -> None:
     async with (
         listening(broker.url, broker.prefix) as ours,
-        listening(broker.url, f"{broker.prefix}-2") as theirs,
+        listening(broker.url, second(broker.prefix)) as theirs,
     ):
         await sent(broker.url, broker.prefix)
         await ours.has_woken(1)
-        await sent(broker.url, f"{broker.prefix}-2")
+        await sent(broker.url, second(broker.prefix))
         await theirs.has_woken(1)
         assert ours.woken == 1
 
