@@ -9,9 +9,7 @@ from runyard.errors import error_body
 from runyard.frames import FrameEvent, Payload, event_payload
 
 
-def terminal_payload(
-    *, result: dict[str, Any], error: dict[str, Any] | None, request_id: str
-) -> Payload:
+def terminal_payload(*, result: dict[str, Any], error: dict[str, Any] | None, request_id: str) -> Payload:
     """`result` with the invocation's result, or `error` with the body that an HTTP answer would have.
 
     `error` as stored: `{"code": "PROVIDER_ERROR", "message": "...", "retryable": true}`.

@@ -7,7 +7,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from runyard.db import reads
-from runyard.db.accept import NewTurn, accept_turn
 from runyard.db.claims import Claim, claim_best
 from runyard.db.engine import Database, sync_engine
 from runyard.db.records import Run
@@ -24,6 +23,7 @@ from runyard.ids import (
     new_stream_id,
     new_worker_id,
 )
+from runyard.lifecycle.accept import NewTurn, accept_turn
 from runyard.runs import RunEvent
 
 AT = 1_764_460_800_000

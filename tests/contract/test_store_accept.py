@@ -22,12 +22,12 @@ from tests.contract.store import (
 )
 
 from runyard.db import reads
-from runyard.db.accept import accept_turn
 from runyard.db.claims import give_back
 from runyard.db.engine import Database
 from runyard.db.tables import agent_inputs, agent_runs
 from runyard.db.turns import settle
 from runyard.errors import AgentMismatch, RunBusy, RunNotFound
+from runyard.lifecycle.accept import accept_turn
 from runyard.runs import RunEvent, RunStatus
 
 pytestmark = pytest.mark.anyio

@@ -10,8 +10,8 @@ from tests.contract.races import GUARD_S, started_and_blocked
 from tests.contract.store import contents, new_turn
 from tests.databases import on_sqlite
 
-from runyard.db.accept import accept_turn
 from runyard.db.engine import Database
+from runyard.lifecycle.accept import accept_turn
 
 pytestmark = pytest.mark.anyio
 

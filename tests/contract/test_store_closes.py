@@ -6,11 +6,11 @@ import pytest
 from tests.contract.store import TOTALS, accepted, claimed, completed, contents, held, new_turn, registered
 
 from runyard.clock import now_ms
-from runyard.db.accept import accept_turn
 from runyard.db.claims import Claim
 from runyard.db.closes import BATCH, LATE_AFTER_MS, late_closes, mark_closed, set_closing_base
 from runyard.db.engine import Database
 from runyard.db.turns import load_run, settle
+from runyard.lifecycle.accept import accept_turn
 
 pytestmark = pytest.mark.anyio
 

@@ -29,12 +29,12 @@ from tests.contract.store import (
 from tests.databases import on_postgres, on_sqlite
 
 from runyard.db import reads
-from runyard.db.accept import NewTurn, accept_turn
 from runyard.db.engine import Database, sync_engine
 from runyard.db.tables import agent_inputs, agent_invocations
 from runyard.db.turns import append_turn, load_messages, load_run, settle
 from runyard.db.workers import beat
 from runyard.errors import CommitUnknown
+from runyard.lifecycle.accept import NewTurn, accept_turn
 from runyard.runs import RunStatus
 
 pytestmark = pytest.mark.anyio

@@ -19,11 +19,11 @@ from tests.contract.store import OWNER, accepted, contents, new_turn, run_row
 from tests.databases import on_postgres, on_sqlite, postgres_server
 
 from runyard.db import engine, reads
-from runyard.db.accept import accept_turn
 from runyard.db.engine import Database, sync_engine
 from runyard.db.locks import lock_owned
 from runyard.db.tables import agent_messages, agent_runs
 from runyard.errors import CommitUnknown, StoreUnavailable
+from runyard.lifecycle.accept import accept_turn
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,6 @@ from tests.contract.store import AT, CALLS, OWNER, TOTALS, assistant_turn, compl
 from tests.databases import POSTGRES, SQLITE, postgres_database
 
 from runyard.db import reads, turns
-from runyard.db.accept import accept_turn
 from runyard.db.claims import give_back, queued_groups, take
 from runyard.db.closes import late_closes, mark_closed
 from runyard.db.deaths import bury
@@ -23,6 +22,7 @@ from runyard.db.migrate import upgrade
 from runyard.db.turns import Held
 from runyard.db.workers import beat
 from runyard.ids import InvocationId, RunId, WorkerId
+from runyard.lifecycle.accept import accept_turn
 
 pytestmark = pytest.mark.anyio
 

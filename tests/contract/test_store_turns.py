@@ -17,7 +17,6 @@ from tests.contract.store import (
 )
 
 from runyard.db import reads
-from runyard.db.accept import accept_turn
 from runyard.db.claims import Claim
 from runyard.db.engine import Database
 from runyard.db.records import Call, Invocation, Run
@@ -32,6 +31,7 @@ from runyard.db.turns import (
     settle,
     start_calls,
 )
+from runyard.lifecycle.accept import accept_turn
 from runyard.runs import CallState, RunEvent, RunStatus
 
 pytestmark = pytest.mark.anyio
