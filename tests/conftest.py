@@ -1,6 +1,6 @@
 import pytest
 
-pytest_plugins = ["tests.integration.fixtures"]
+pytest_plugins = ["tests.contract.queue_sides", "tests.integration.fixtures"]
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Databases of the tests' own: made when a test begins, dropped when it ends."""
+"""Databases of the tests' own, on a Postgres server that must be there."""
 
 import contextlib
 import os
@@ -9,6 +9,8 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from psycopg import sql
+
+from runyard.db.tables import metadata
 
 SQLITE = pytest.param("sqlite", id="sqlite")
 POSTGRES = pytest.param("postgres", id="postgres", marks=pytest.mark.postgres)
@@ -21,15 +23,26 @@ URL_DEFAULT = "postgresql://postgres@127.0.0.1:5432"
 
 
 @contextlib.contextmanager
-def postgres_database(*, template: str = "template1") -> Iterator[str]:
-    """A new database, as `RUNYARD_DATABASE_URL` names it; `template`: the database it is a copy of."""
+def postgres_database() -> Iterator[str]:
+    """A new database, as `RUNYARD_DATABASE_URL` names it."""
     name = f"runyard_test_{secrets.token_hex(6)}"
     with postgres_server() as server:
-        server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
+        server.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         try:
             yield _server_url().set(database=name).render_as_string(hide_password=False)
         finally:
             server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def empty_postgres(database_url: str) -> None:
+    """Delete every row; links that an earlier test left open are ended, so that none holds a lock."""
+    with psycopg.connect(database_url, autocommit=True) as link:
+        link.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        for table in reversed(metadata.sorted_tables):
+            link.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name)))
 
 
 @contextlib.contextmanager
@@ -40,12 +53,14 @@ def postgres_server() -> Iterator[psycopg.Connection]:
         link = psycopg.connect(url.render_as_string(hide_password=False), autocommit=True, connect_timeout=5)
     except psycopg.OperationalError as error:
         reason = str(error).splitlines()[0]
-        pytest.fail(
-            f"no Postgres at {url.render_as_string()}: start it, or name another server in {URL_VARIABLE} ({reason})",
-            pytrace=False,
-        )
-    with link:
-        yield link
+    else:
+        with link:
+            yield link
+        return
+    pytest.fail(
+        f"no Postgres at {url.render_as_string()}: start it, or name another server in {URL_VARIABLE} ({reason})",
+        pytrace=False,
+    )
 
 
 def _server_url() -> sa.URL:

@@ -12,22 +12,28 @@ WITHDRAW_ALL = Frame(0, *event_payload(FrameEvent.REWIND, {"toSeq": 0, "length":
 FRAMES_AFTER_SETTLEMENT = 2  # the last `message` frame and the terminal frame
 
 
-def terminal_seq(invocation: Invocation) -> int:
-    """The number of a settled invocation's terminal frame, as its stream had it."""
-    return (invocation.last_frame or 0) + FRAMES_AFTER_SETTLEMENT
-
-
 async def settled_frames(database: Database, invocation: Invocation) -> list[Frame]:
-    """All that a settled invocation has to say, whatever the reader has seen of it."""
+    """All that a settled invocation has to say, whatever the reader has seen of it.
+
+    The last frame is the terminal one, with the number that it has in the stream.
+    """
     assert invocation.result is not None, "a settled invocation has its result"
+    text = await _committed_text(database, invocation)
+    last, base = invocation.last_frame or 0, invocation.frame_base or 0
+    if base > last:  # frames were lost, it was closed by a reset: the rewind has the base's number, the text the next
+        last = base + bool(text)
     terminal = terminal_payload(result=invocation.result, error=invocation.error, request_id=invocation.request_id)
-    return [
-        *await committed_frames(database, invocation, invocation.last_frame or 0),
-        Frame(terminal_seq(invocation), *terminal),
-    ]
+    return [*_whole(text, last), Frame(last + FRAMES_AFTER_SETTLEMENT, *terminal)]
 
 
 async def committed_frames(database: Database, invocation: Invocation, seq: int) -> list[Frame]:
     """The text that the rows hold, as one frame with that number."""
-    text = "".join(await database.read(answer_texts, invocation.run_id, invocation.id))
+    return _whole(await _committed_text(database, invocation), seq)
+
+
+async def _committed_text(database: Database, invocation: Invocation) -> str:
+    return "".join(await database.read(answer_texts, invocation.run_id, invocation.id))
+
+
+def _whole(text: str, seq: int) -> list[Frame]:
     return [WITHDRAW_ALL, Frame(seq, *text_payload(text))] if text else [WITHDRAW_ALL]

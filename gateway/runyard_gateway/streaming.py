@@ -11,7 +11,7 @@ from runyard.errors import StoreUnavailable, StreamGone
 from runyard.frames import Frame, FrameEvent, event_payload
 from runyard.ids import StreamId
 from runyard.streams.reader import StreamState
-from runyard_gateway.from_rows import committed_frames, settled_frames, terminal_seq
+from runyard_gateway.from_rows import committed_frames, settled_frames
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.sse import SSE_HEADERS, encode, stream_sse
 from runyard_gateway.tail import Position, Tail
@@ -100,9 +100,9 @@ class ResumedStream:
             frames = await committed_frames(database, self.invocation, cursor)
             position = await tail.seek(cursor)
         if position is Position.ABSENT and self.invocation.settled_at is not None:
-            if cursor >= terminal_seq(self.invocation):
+            frames = await settled_frames(database, self.invocation)
+            if cursor >= frames[-1].seq:
                 return Position.ENDED, cursor, []
-            return position, cursor, await settled_frames(database, self.invocation)
         return position, cursor, frames
 
 

@@ -6,8 +6,11 @@ import sys
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-QUIET_LIBRARIES = ("alembic", "asyncio", "dramatiq", "pika", "sqlalchemy", "uvicorn")
+QUIET_LIBRARIES = ("alembic", "asyncio", "dramatiq", "httpx2", "sqlalchemy", "uvicorn")
 """Their own info records tell of each connection and each request; ours tell of each change of state."""
+
+SILENT_LIBRARIES = ("pika",)
+"""Raises what it logs, after telling it four times with tracebacks."""
 
 
 def configure(role: str, level: str, *, json: bool) -> None:
@@ -47,6 +50,8 @@ def configure(role: str, level: str, *, json: bool) -> None:
     root.setLevel(level.upper())
     for name in QUIET_LIBRARIES:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    for name in SILENT_LIBRARIES:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _for_machines(role: str) -> list[Processor]:

@@ -1,6 +1,5 @@
 """`POST /v1/agents/{agent}/runs`: what starts a run, what continues one, and how the call is answered."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -92,27 +91,6 @@ async def test_a_session_belongs_to_an_agent_and_a_user(stack: Stack, unique: st
     assert len({run["runId"] for run in runs}) == 4
 
 
-async def test_ten_calls_at_once_on_a_new_session_make_one_run(stack: Stack, unique: str) -> None:
-    stack.standin.answers(says(hold(unique), "x"))
-    api = stack.gateway.user()
-    responses = await asyncio.gather(
-        *(api.post("/v1/agents/talker/runs", {"input": f"call {n}", "sessionId": unique}) for n in range(10))
-    )
-    assert sorted(response.status_code for response in responses) == [202] + [409] * 9
-    (accepted,) = [response.json() for response in responses if response.status_code == 202]
-    for response in responses:
-        if response.status_code == 409:
-            error = response.json()["error"]
-            assert error["code"] == "RUN_BUSY"
-            assert error["retryable"] is True
-            assert error["runId"] == accepted["runId"]
-    runs = (await api.get("/v1/runs", sessionId=unique)).json()["items"]
-    assert [run["id"] for run in runs] == [accepted["runId"]]
-    stack.standin.gate(unique).release()
-    await api.settled(accepted["invocationId"])
-    assert len(await api.messages(accepted["runId"])) == 2
-
-
 @pytest.mark.parametrize("status", ["queued", "running"])
 async def test_a_run_under_way_is_busy(stack: Stack, unique: str, status: str) -> None:
     stack.standin.answers(says(hold(unique), "x"))
@@ -143,7 +121,6 @@ async def test_a_failed_run_is_taken_up_again(stack: Stack) -> None:
     api = stack.gateway.user()
     failed = await api.run("talker")  # it has three steps, and no such tool
     assert failed["status"] == "failed"
-    assert failed["finishReason"] == "error"
     assert failed["error"]["code"] == "AGENT_MAX_STEPS"
     again = await api.run("talker", "and now?", runId=failed["runId"])
     assert again["status"] == "completed"
@@ -168,13 +145,15 @@ async def test_title_and_metadata_are_kept_and_replaced(stack: Stack) -> None:
 
 
 async def test_options_reach_the_model(stack: Stack) -> None:
-    stack.standin.answers(*[says("x")] * 3)
+    """The model that the agent has anyway may be asked for: of an agent that names none, the default one."""
+    stack.standin.answers(*[says("x")] * 4)
     api = stack.gateway.user()
     await api.run("talker", model=ALLOWED_MODEL, maxTokens=77)
     await api.run("talker", maxTokens=1_000_000)
+    await api.run("talker", model=MODEL)
     await api.run("talker")
     asked = [(call.body["model"], call.body["max_tokens"]) for call in stack.standin.calls]
-    assert asked == [(ALLOWED_MODEL, 77), (MODEL, 1000), (MODEL, 1000)]
+    assert asked == [(ALLOWED_MODEL, 77), (MODEL, 1000), (MODEL, 1000), (MODEL, 1000)]
 
 
 async def test_the_steps_of_a_call_can_be_fewer_than_the_agents(stack: Stack) -> None:

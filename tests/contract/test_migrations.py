@@ -79,6 +79,12 @@ def connection_to(database_url: str) -> Iterator[sa.Connection]:
         engine.dispose()
 
 
+@pytest.fixture
+def migrated_url(empty_database_url: str) -> str:
+    upgrade(empty_database_url)
+    return empty_database_url
+
+
 def test_of_five_processes_that_start_together_one_migrates(empty_database_url: str) -> None:
     with processes(empty_database_url, 5) as five:
         for process in five:
@@ -115,17 +121,17 @@ def test_a_migration_that_is_killed_leaves_nothing(empty_database_url: str) -> N
     assert revision(empty_database_url) == HEAD
 
 
-def test_migrating_again_changes_nothing(database_url: str) -> None:
-    with connection_to(database_url) as connection:
+def test_migrating_again_changes_nothing(migrated_url: str) -> None:
+    with connection_to(migrated_url) as connection:
         before = shape(connection)
-    upgrade(database_url)
-    with connection_to(database_url) as connection:
+    upgrade(migrated_url)
+    with connection_to(migrated_url) as connection:
         assert shape(connection) == before
 
 
-def test_the_migrations_make_what_the_code_declares(database_url: str) -> None:
+def test_the_migrations_make_what_the_code_declares(migrated_url: str) -> None:
     """alembic compares tables and columns, `shape` also checks and the conditions of indexes."""
-    with connection_to(database_url) as connection:
+    with connection_to(migrated_url) as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
         migrated = shape(connection)
         metadata.drop_all(connection)
@@ -133,23 +139,23 @@ def test_the_migrations_make_what_the_code_declares(database_url: str) -> None:
         assert migrated == shape(connection)
 
 
-def test_the_migrations_can_be_taken_back(database_url: str) -> None:
+def test_the_migrations_can_be_taken_back(migrated_url: str) -> None:
     config = migrate._config()
-    with connection_to(database_url) as connection:
+    with connection_to(migrated_url) as connection:
         config.attributes["connection"] = connection
         command.downgrade(config, "base")
         connection.commit()
         assert shape(connection) == {}
-    upgrade(database_url)
-    assert revision(database_url) == HEAD
+    upgrade(migrated_url)
+    assert revision(migrated_url) == HEAD
 
 
-def test_a_schema_of_a_newer_version_is_left_alone(database_url: str) -> None:
+def test_a_schema_of_a_newer_version_is_left_alone(migrated_url: str) -> None:
     """While two versions run side by side, the newer one migrates and the older one goes on with what it finds."""
-    set_revision(database_url, "9999_from_the_future")
-    upgrade(database_url)
-    wait_for_revision(database_url, wait_s=0)
-    assert revision(database_url) == "9999_from_the_future"
+    set_revision(migrated_url, "9999_from_the_future")
+    upgrade(migrated_url)
+    wait_for_revision(migrated_url, wait_s=0)
+    assert revision(migrated_url) == "9999_from_the_future"
 
 
 class Clock:

@@ -138,21 +138,27 @@ async def test_a_read_leaves_no_link_that_commits_by_itself(database_url: str) -
     await database.close()
 
 
-@pytest.fixture
-def standby(database_url: str, server: psycopg.Connection) -> "Standby":
-    return Standby(server, str(sa.make_url(database_url).database))
-
-
 class Standby:
     """Makes the database refuse writes, as a standby does: for the links that are opened from now on."""
 
-    def __init__(self, server: psycopg.Connection, name: str) -> None:
+    def __init__(self, server: psycopg.Connection, database_url: str) -> None:
         self._server = server
-        self._name = psycopg.sql.Identifier(name)
+        self._name = psycopg.sql.Identifier(str(sa.make_url(database_url).database))
 
-    def set(self, read_only: str) -> None:
-        statement = psycopg.sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = {}")
-        self._server.execute(statement.format(self._name, psycopg.sql.SQL(read_only)))
+    def begin(self) -> None:
+        statement = psycopg.sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on")
+        self._server.execute(statement.format(self._name))
+
+    def end(self) -> None:
+        statement = psycopg.sql.SQL("ALTER DATABASE {} RESET default_transaction_read_only")
+        self._server.execute(statement.format(self._name))
+
+
+@pytest.fixture
+def standby(database_url: str, server: psycopg.Connection) -> Iterator[Standby]:
+    standby = Standby(server, database_url)
+    yield standby
+    standby.end()
 
 
 @on_postgres
@@ -161,7 +167,7 @@ async def test_a_database_that_refuses_writes_is_unavailable_until_it_takes_them
 ) -> None:
     await accepted(database)
     before = await contents(database)
-    standby.set("on")
+    standby.begin()
     end_links(server, database)
     assert await database.read(reads.can_write) is False
     for _ in range(2):
@@ -169,7 +175,7 @@ async def test_a_database_that_refuses_writes_is_unavailable_until_it_takes_them
             await database.write(accept_turn, new_turn())
     await fill_pool(database)
     assert await contents(database) == before
-    standby.set("off")
+    standby.end()
     await database.write(accept_turn, new_turn())  # though every link of the pool still leads to the standby
     assert len((await contents(database))["agent_runs"]) == 2
     assert await database.read(reads.can_write) is True

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import math
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,14 +42,20 @@ GUARD_S = 30.0
 
 
 class SwitchableStore(FrameStore):
-    """The frame script, and a switch that takes Redis away."""
+    """The frame script, and a switch that takes Redis away. `applied`: a first call went through."""
 
     away = False
+
+    def __init__(self, client: Redis, **limits: Any) -> None:
+        super().__init__(client, **limits)
+        self.applied = asyncio.Event()
 
     async def apply(self, ops: Sequence[Op]) -> list[Answer]:
         if self.away:
             raise StoreUnavailable("Redis does not answer")
-        return await super().apply(ops)
+        answers = await super().apply(ops)
+        self.applied.set()
+        return answers
 
 
 class FakeFrameServer:
@@ -126,6 +133,12 @@ class Worker:
     async def run(self, **turn: Any) -> "Settled":
         return await self.execute(await self.claim(**turn))
 
+    async def seen(self, claim: Claim) -> list[Frame]:
+        """What a reader has by now, after all that was written has arrived."""
+        for writer in list(self.flusher._writers):
+            await writer.flush(GUARD_S)
+        return await self.store.read(claim.invocation.stream_id, 0, 10_000)
+
     async def settled(self, run_id: RunId) -> "Settled":
         async with asyncio.timeout(GUARD_S):
             await self.closer.drained()
@@ -136,7 +149,8 @@ class Worker:
 async def opened(database_url: str, client: Redis, prefix: str) -> AsyncIterator[Worker]:
     database = FaultyDatabase(database_url, pool_size=4)
     frames = SwitchableStore(client, prefix=prefix, retain_s=60, max_bytes=4_194_304, max_streams=1000)
-    flusher, closer = Flusher(frames), Closer(database, frames)
+    flusher, closer, liveness = Flusher(frames), Closer(database, frames), Liveness()
+    liveness.seen(math.inf)  # however long a test takes on a busy machine
     worker = Worker(
         database=database,
         store=frames,
@@ -145,7 +159,7 @@ async def opened(database_url: str, client: Redis, prefix: str) -> AsyncIterator
         flusher=flusher,
         closer=closer,
         threads=ToolThreads(4),
-        liveness=Liveness(),
+        liveness=liveness,
         provider=ScriptedProvider(scripts=[]),
         agent=agent(),
     )

@@ -19,7 +19,7 @@ class Fault(StrEnum):
 
 
 class FaultyDatabase(Database):
-    """`faults[work]` are the fates of its next writes; then they succeed. `before[work]` runs before the next write."""
+    """`faults[work]` are the fates of its next executions, then they succeed. `before[work]` runs before the next."""
 
     def __init__(self, url: str, *, pool_size: int) -> None:
         super().__init__(url, pool_size=pool_size)
@@ -35,17 +35,27 @@ class FaultyDatabase(Database):
         async with asyncio.timeout(GUARD_S):
             await self._happened[work].wait()
 
+    async def read(self, work: Any, *args: Any, **kwargs: Any) -> Any:
+        self._refuse(self._next_fault(work))
+        return await super().read(work, *args, **kwargs)
+
     async def write(self, work: Any, *args: Any, **kwargs: Any) -> Any:
         if (hook := self.before.pop(work, None)) is not None:
             await hook()
-        fault = self.faults[work].pop(0) if self.faults.get(work) else None
-        if fault is Fault.AWAY:
-            raise StoreUnavailable("the database does not answer")
-        if fault is Fault.LOST_REQUEST:
-            raise CommitUnknown("the database did not answer a commit")
+        fault = self._next_fault(work)
+        self._refuse(fault)
         result = await super().write(work, *args, **kwargs)
         self.written.append(work.__name__)
         self._happened[work].set()
         if fault is Fault.LOST_ANSWER:
             raise CommitUnknown("the database did not answer a commit")
         return result
+
+    def _next_fault(self, work: Any) -> Fault | None:
+        return self.faults[work].pop(0) if self.faults.get(work) else None
+
+    def _refuse(self, fault: Fault | None) -> None:
+        if fault is Fault.AWAY:
+            raise StoreUnavailable("the database does not answer")
+        if fault is Fault.LOST_REQUEST:
+            raise CommitUnknown("the database did not answer a commit")

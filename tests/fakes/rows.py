@@ -1,9 +1,12 @@
-"""Transcript rows as the store returns them."""
+"""Rows as the store returns them."""
 
 from typing import Any
 
-from runyard.db.records import Message
-from runyard.ids import InvocationId, RunId
+from runyard.db.accept import ZERO_COST
+from runyard.db.claims import Claim
+from runyard.db.records import Invocation, Message, Run
+from runyard.ids import InvocationId, RunId, StreamId
+from runyard.runs import RunStatus
 
 RUN = RunId("run_1")
 INVOCATION = InvocationId("inv_1")
@@ -42,3 +45,54 @@ def tool_use(call_id: str, name: str = "lookup", **arguments: Any) -> dict[str, 
 
 def thinking(text: str, signature: str = "c2lnbmVk") -> dict[str, Any]:
     return {"type": "thinking", "thinking": text, "signature": signature}
+
+
+def claim(**invocation: Any) -> Claim:
+    """A claim of run_1 for inv_1, whose opening input was folded."""
+    run = Run(
+        id=RUN,
+        tenant_id="acme",
+        user_id="ada",
+        agent="researcher",
+        agent_version="v1",
+        queue="default",
+        session_id="s-1",
+        title=None,
+        metadata={},
+        status=RunStatus.RUNNING,
+        worker_id="wk_1",
+        generation=1,
+        rank=0,
+        invocation_id=INVOCATION,
+        error=None,
+        steps=0,
+        last_seq=1,
+        usage={},
+        cost=ZERO_COST,
+        created_at=0,
+        last_activity_at=0,
+    )
+    values = {
+        "id": INVOCATION,
+        "run_id": RUN,
+        "stream_id": StreamId("st_1"),
+        "request_id": "req_1",
+        "status": RunStatus.RUNNING,
+        "roles": [],
+        "options": {},
+        "deaths": [],
+        "steps": 0,
+        "usage": {},
+        "cost": ZERO_COST,
+        "redis_run_id": "redis-1",
+        "frame_base": None,
+        "result": None,
+        "error": None,
+        "last_frame": None,
+        "last_seq": None,
+        "stream_closed": False,
+        "created_at": 0,
+        "started_at": 0,
+        "settled_at": None,
+    }
+    return Claim(run=run, invocation=Invocation(**values | invocation), folded=(), appended=None)

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from tests.clients.answer import answer_text, is_terminal
 from tests.clients.api import Api, replay
+from tests.integration.fixtures import on_sqlite
 from tests.integration.processes import Process
 from tests.integration.stack import Stack
 from tests.standin import Ending, calls, hold, says
@@ -57,6 +58,7 @@ async def test_a_run_goes_on_in_the_same_stream_at_the_next_worker(stack: Stack,
     assert await replay(api, reading.stream_id) == events
 
 
+@on_sqlite
 async def test_a_tool_that_had_begun_is_not_begun_again(stack: Stack, unique: str) -> None:
     stack.standin.answers(calls("hold", {"gate": unique}), says("Done."))
     api = stack.gateway.user()

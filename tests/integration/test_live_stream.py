@@ -8,7 +8,7 @@ from tests.clients.answer import answer_text, is_terminal
 from tests.clients.api import Api, replay
 from tests.clients.sse import Event
 from tests.integration.stack import Stack
-from tests.standin import Gate, says
+from tests.standin import Gate, hold, says
 
 pytestmark = pytest.mark.anyio
 
@@ -108,3 +108,35 @@ async def test_what_tools_write_is_seen_while_they_work(stack: Stack, unique: st
     kinds = [event.type for event in events]
     assert kinds.count("tool_start") == kinds.count("tool") == 2
     assert kinds.count("output") == kinds.count("progress") == len(parts)
+
+
+async def test_frames_that_redis_loses_under_way_are_made_good(stack: Stack, unique: str) -> None:
+    """The stream begins anew under higher numbers; whoever reads it, from the start or from a cursor, ends equal."""
+    stack.standin.answers(
+        says("Kept. ").calls("hold", {"gate": unique}),
+        says("Lost ", hold(unique), "and found."),
+    )
+    text = "Kept. Lost and found."
+    api = stack.gateway.user()
+    async with api.streaming("clerk") as first:
+        await first.until_text("Kept. ")
+        stack.open_gate(unique)
+        await first.until_text("Kept. Lost ")
+        seen = list(first.events)
+        stack.drop_frames(first.stream_id)
+        async with api.resuming(first.stream_id, first.last_event_id) as late, api.resuming(first.stream_id) as new:
+            await late.opened()
+            await new.opened()
+            stack.standin.gate(unique).release()
+            for reading in (first, new, late):
+                assert is_terminal((await reading.rest())[-1])
+    assert first.text == new.text == answer_text(seen + late.events) == text
+    rows = await api.messages(first.response.headers["x-run-id"])
+    assert text == "".join(
+        block["text"]
+        for row in rows
+        if row["role"] == "assistant"
+        for block in row["content"]
+        if block["type"] == "text"
+    )
+    assert answer_text(await replay(api, first.stream_id)) == text

@@ -38,6 +38,16 @@ def test_a_closed_pool_hands_out_nothing_though_slots_are_free() -> None:
     assert not slots.reserve(0.001)
 
 
+def test_a_worker_without_a_beat_gets_no_slot() -> None:
+    beats = [False, True]
+    slots = SlotPool(1, is_alive=lambda: beats[0])
+    slots.open()
+    assert not slots.available()
+    assert not slots.reserve(0.001)
+    beats.pop(0)
+    assert slots.reserve(0)
+
+
 def test_a_waiting_thread_gets_the_slot_that_is_released() -> None:
     slots = open_pool(1)
     assert slots.reserve(0)

@@ -5,6 +5,7 @@ also ends a process whose event loop no longer turns: its runs are put back by w
 """
 
 import asyncio
+import contextlib
 import itertools
 import os
 import threading
@@ -18,7 +19,7 @@ from runyard.db import workers
 from runyard.db.claims import GivenBack
 from runyard.db.engine import sync_engine
 from runyard.db.workers import OwnRun, Registration
-from runyard.errors import WorkerGone
+from runyard.errors import StartError, WorkerGone
 from runyard.ids import WorkerId
 from runyard_workers.death_watch import DeathWatch
 from runyard_workers.liveness import Liveness
@@ -71,9 +72,12 @@ class Beat:
         """Register and begin; blocks until the row is there.
 
         Raises:
-            sqlalchemy.exc.OperationalError: the database is away.
+            StartError: the database is away.
         """
-        self._register()
+        try:
+            self._register()
+        except sa.exc.OperationalError as error:
+            raise StartError("the database does not answer (RUNYARD_DATABASE_URL)") from error
         self._thread.start()
 
     def tick(self) -> None:
@@ -93,11 +97,12 @@ class Beat:
         self._engine.dispose()
 
     def _register(self) -> None:
-        registration = self._registration()
+        registration, now = self._registration(), time.monotonic()
         with self._engine.begin() as connection:
             workers.register(connection, registration)
         self.worker_id = registration.worker_id
-        self._manifests_seen_at = time.monotonic()
+        self._manifests_seen_at = now
+        self._liveness.seen(now)
         log.info("worker registered", worker_id=self.worker_id, agents=sorted(registration.manifests))
 
     def _run(self) -> None:
@@ -115,6 +120,10 @@ class Beat:
             except sa.exc.DBAPIError as error:
                 self._deaths.deaf()
                 log.warning("beat failed", worker_id=self.worker_id, error=str(error.orig))
+            except Exception:
+                # Without this thread the process would start nothing any more, and nobody would end it.
+                self._deaths.deaf()
+                log.exception("beat failed unexpectedly", worker_id=self.worker_id)
 
     def _beat_once(self, now: float) -> None:
         try:
@@ -132,5 +141,5 @@ class Beat:
             self._on_loop(self._on_beat, runs)
 
     def _on_loop(self, callback: Callable[..., None], *arguments: object) -> None:
-        if not self._loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
             self._loop.call_soon_threadsafe(callback, *arguments)

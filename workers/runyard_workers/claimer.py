@@ -57,6 +57,9 @@ class Claimer:
         except StoreUnavailable as error:
             # The run stays queued, or this worker's by a commit of unknown outcome: the beat tells which.
             log.warning("claim failed", error=str(error))
+        except Exception:
+            # A fault of ours must not end the process with all its runs; the next claim is 2 s away.
+            log.exception("claim failed unexpectedly")
         finally:
             if claim is None:
                 self._slots.release()
@@ -66,9 +69,18 @@ class Claimer:
         return True
 
     async def run(self) -> None:
-        """Claim without messages until cancelled."""
+        """Claim without messages until cancelled; a claim that is under way is finished first."""
         while True:
             await asyncio.sleep(WITHOUT_MESSAGE_S)
             while time.monotonic() - self._last_message >= WITHOUT_MESSAGE_S and self._slots.reserve(0):
-                if not await self.claim_into_slot():
+                if not await _finished(asyncio.create_task(self.claim_into_slot())):
                     break
+
+
+async def _finished(claiming: asyncio.Task[bool]) -> bool:
+    # Cut off in its commit, a claim may have happened: the row would name this worker, and nobody would run it.
+    try:
+        return await asyncio.shield(claiming)
+    except asyncio.CancelledError:
+        await claiming
+        raise

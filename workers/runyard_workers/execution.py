@@ -241,19 +241,19 @@ class Execution:
         return self._passed(boundary)
 
     async def _fail(self, error: RunyardError) -> Ending:
+        last_frame = self._output.withdraw(self._rows)
         try:
             ledger = await self._services.database.read(turns.load_calls, self.held.run_id, self._rows[-1].seq)
-            return await self._settle_failed(error, ledger)
+            return await self._settle_failed(error, ledger, last_frame)
         except (Signal, StoreUnavailable):
             raise
         except Exception:  # noqa: BLE001 - see below
             # Nothing can be made of its rows. It ends all the same: given back, it would fail on every worker in turn.
             self._log.exception("run ends with its calls open")
-            return await self._settle_failed(error, None)
+            return await self._settle_failed(error, None, last_frame)
 
-    async def _settle_failed(self, error: RunyardError, ledger: Sequence[Call] | None) -> Ending:
+    async def _settle_failed(self, error: RunyardError, ledger: Sequence[Call] | None, last_frame: int) -> Ending:
         run, invocation, totals = self._claim.run, self._claim.invocation, self._model.progress.totals()
-        last_frame = self._output.kept_last(self._rows)
 
         def conclude(appended: Sequence[Message], cancelled: bool, unanswered: Sequence[Input]) -> Settlement:
             rows = [*self._rows, *appended]

@@ -6,6 +6,7 @@ import structlog
 
 from runyard.db import closes, turns
 from runyard.db.engine import Database
+from runyard.db.records import Invocation
 from runyard.errors import StoreUnavailable
 from runyard.lifecycle.endings import stored_ending
 from runyard_workers.closer import Closer
@@ -21,8 +22,18 @@ async def sweep_forever(database: Database, closer: Closer) -> None:
         await asyncio.sleep(SWEEP_S)
         try:
             for invocation in await database.read(closes.late_closes):
-                rows = await database.read(turns.load_messages, invocation.run_id)
-                closer.close(stored_ending(invocation, rows))
-                log.info("stream closed late", invocation_id=invocation.id, stream_id=invocation.stream_id)
+                await _close(database, closer, invocation)
         except StoreUnavailable as error:
             log.warning("late closes not swept", error=str(error))
+
+
+async def _close(database: Database, closer: Closer, invocation: Invocation) -> None:
+    rows = await database.read(turns.load_messages, invocation.run_id)
+    names = {"invocation_id": invocation.id, "stream_id": invocation.stream_id}
+    try:
+        closer.close(stored_ending(invocation, rows))
+    except Exception:
+        # One that cannot be made sense of must not end every worker that comes by.
+        log.exception("stream cannot be closed", **names)
+    else:
+        log.info("stream closed late", **names)

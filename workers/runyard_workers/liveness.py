@@ -1,6 +1,7 @@
 """Whether this process may act: it does while its own beat succeeds."""
 
 import asyncio
+import contextlib
 import time
 
 BEAT_LIMIT_S = 6.0
@@ -18,7 +19,7 @@ class Liveness:
     def seen(self, sent_at: float) -> None:
         """A beat succeeded; `sent_at` is when it was sent (monotonic), which is what the others' clocks count from."""
         self._last_beat = sent_at
-        if not self._loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
             self._loop.call_soon_threadsafe(self._beat.set)
 
     def is_alive(self) -> bool:

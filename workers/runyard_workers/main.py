@@ -130,7 +130,7 @@ async def _services(settings: Settings, catalog: Catalog, client: Redis) -> Asyn
 async def _serve(
     settings: Settings, services: Services, client: Redis, stop: asyncio.Event, hurry: asyncio.Event
 ) -> None:
-    slots = SlotPool(settings.worker_slots)
+    slots = SlotPool(settings.worker_slots, is_alive=services.liveness.is_alive)
     broker = brokers.connect(settings.broker_url, prefix=settings.prefix, slots=slots)
     publisher = Publisher(broker, prefix=settings.prefix)
     runner = Runner(services, slots, publisher)

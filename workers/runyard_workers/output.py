@@ -94,8 +94,7 @@ class Output:
         if self.writer.broken or self.writer.last < kept or await self._is_other_redis():
             await self._reset(rows)
         elif self.writer.last > kept:
-            length = len(committed_text(rows, self._held.invocation_id))
-            self.writer.write(event_payload(FrameEvent.REWIND, {"toSeq": kept, "length": length}))
+            self._rewind(kept, rows)
         self._status()
 
     async def flushed(self, streamed: StreamedTurn, rows: Sequence[Message]) -> StreamedTurn:
@@ -111,18 +110,34 @@ class Output:
         return replace(streamed, first_frame=first_frame, last_frame=self.writer.last)
 
     async def flush(self) -> None:
-        """Wait for the frames of the committed rows, at most 2 s."""
+        """Before the settlement: nothing writes any more, and all that was written arrives, for which it waits 2 s."""
+        self._shut_all()
         await self.writer.flush(FLUSH_BEFORE_COMMIT_S)
 
     def kept_last(self, rows: Sequence[Message]) -> int:
         """The number of the last frame that the committed rows account for."""
         return kept_last(rows, self._held.invocation_id, self._base)
 
+    def withdraw(self, rows: Sequence[Message]) -> int:
+        """Take back what no committed row accounts for: the run ends without it.
+
+        Returns the number of the last frame before those that close the stream. It is settled with the run, so that
+        the number of the terminal frame can be told when the stream is gone.
+        """
+        self._shut_all()
+        kept = self.kept_last(rows)
+        if self.writer.state is not WriterState.LIVE or self.writer.last == kept:
+            return kept  # whoever closes the stream withdraws what Redis has of it
+        return self._rewind(kept, rows)
+
     def leave(self) -> StreamWriter:
         """The run writes no more; the writer is its taker's to release."""
+        self._shut_all()
+        return self.writer
+
+    def _shut_all(self) -> None:
         for call_id in list(self._sinks):
             self._shut(call_id)
-        return self.writer
 
     def _shut(self, call_id: str | None) -> None:
         if sink := self._sinks.pop(call_id, None):
@@ -144,6 +159,10 @@ class Output:
         await commit_repeatable(self._services.database, turns.set_frame_base, self._held, base, redis_run_id)
         self._base, self._redis_run_id = base, redis_run_id
         self.writer.reset(base, whole_text(committed_text(rows, self._held.invocation_id)))
+
+    def _rewind(self, kept: int, rows: Sequence[Message]) -> int:
+        length = len(committed_text(rows, self._held.invocation_id))
+        return self.writer.write(event_payload(FrameEvent.REWIND, {"toSeq": kept, "length": length}))
 
     def _status(self) -> None:
         self.writer.write(event_payload(FrameEvent.STATUS, {"status": "running"}))

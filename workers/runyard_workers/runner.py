@@ -41,9 +41,7 @@ class Runner:
     def start(self, claim: Claim) -> None:
         """Execute a claimed run; takes over the slot."""
         holding = (claim.run.id, claim.run.generation)
-        execution = Execution(self._services, claim, self._services.catalog.agents[claim.run.agent])
-        self._executions[holding] = execution
-        task = asyncio.create_task(self._execute(holding, execution), name=claim.run.id)
+        task = asyncio.create_task(self._execute(claim, holding), name=claim.run.id)
         self._tasks[holding] = task
         task.add_done_callback(lambda _: self._left(holding))
 
@@ -109,8 +107,7 @@ class Runner:
             if asyncio.get_running_loop().time() >= deadline:
                 await self._stop([holding for holding, run in self._executions.items() if run.may_be_dropped()])
         await self._stop(list(self._tasks))
-        while self._background:
-            await asyncio.wait(self._background)
+        await asyncio.gather(*map(self._give_back, self._unheld), *self._background)
 
     async def _stop(self, leaving: Sequence[Holding]) -> None:
         """Stop runs where they are and put them back into the queue."""
@@ -118,8 +115,7 @@ class Runner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for holding in leaving:
-            await self._give_back(holding)
+        await asyncio.gather(*map(self._give_back, leaving))
 
     async def _give_back(self, holding: Holding) -> None:
         run_id, generation = holding
@@ -134,21 +130,23 @@ class Runner:
         log.info("run given back", run_id=run_id, generation=generation)
         self._publisher.wake_all([given])
 
-    async def _execute(self, holding: Holding, execution: Execution) -> None:
-        run_id, generation = holding
+    async def _execute(self, claim: Claim, holding: Holding) -> None:
+        names = {"run_id": claim.run.id, "generation": claim.run.generation}
         try:
+            execution = Execution(self._services, claim, self._services.catalog.agents[claim.run.agent])
+            self._executions[holding] = execution
             await execution.run()
+            if execution.replacement is not None:
+                self._publisher.wake_all([execution.replacement])
         except GenerationLost:
-            log.info("run changed hands", run_id=run_id, generation=generation)
+            log.info("run changed hands", **names)
         except HandOver:
             await self._give_back(holding)
         except Exception:
             # Nothing was settled: the row still says running here, so the beat's comparison gives the run back.
-            log.exception("run left by an unexpected error", run_id=run_id, generation=generation)
-        if execution.replacement is not None:
-            self._publisher.wake_all([execution.replacement])
+            log.exception("run left by an unexpected error", **names)
 
     def _left(self, holding: Holding) -> None:
         del self._tasks[holding]
-        del self._executions[holding]
+        self._executions.pop(holding, None)
         self._slots.release()

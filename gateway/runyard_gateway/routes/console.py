@@ -27,27 +27,24 @@ CONTENT_TYPES: Mapping[str, str] = {
 }
 """What is served; other files of the folder (licences) are not."""
 
-POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "connect-src 'self'",
-        "form-action 'none'",
-        "base-uri 'none'",
-        "frame-ancestors 'none'",
-        # The sanitiser is the only one that may turn text into markup: its policy is called dompurify.
-        "require-trusted-types-for 'script'",
-        "trusted-types dompurify",
-    )
-)
+POLICY: Mapping[str, str] = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "img-src": "'self'",
+    "connect-src": "'self'",
+    "form-action": "'none'",
+    "base-uri": "'none'",
+    "frame-ancestors": "'none'",
+    "require-trusted-types-for": "'script'",
+    "trusted-types": "dompurify",  # the sanitiser is the only one that may turn text into markup
+}
 """https://www.w3.org/TR/CSP3/ and https://www.w3.org/TR/trusted-types/. The page shows text that models wrote: whatever
 becomes of it, it runs nothing, loads nothing and tells nobody."""
 
 HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-cache",  # kept, but asked for at each load: modules of two versions never meet in one page
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in POLICY.items()),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",

@@ -82,7 +82,7 @@ def new_turn(
     continues: str | None,
 ) -> NewTurn:
     """Raises `ModelNotAllowed`, `InputRequired`, `InvalidArgs` for what may not be asked."""
-    allowed = {agent.spec["model"], *gateway.settings.models_allowed}
+    allowed = {agent.spec["model"] or gateway.settings.model, *gateway.settings.models_allowed}
     if body.model is not None and body.model not in allowed:
         raise ModelNotAllowed(f"the model {body.model!r} is not allowed here", model=body.model)
     return NewTurn(

@@ -69,7 +69,9 @@ def sync_engine(url: str, *, statement_timeout_ms: int | None = None) -> sa.Engi
     """
     if _is_sqlite(url):
         timeout_ms = statement_timeout_ms or SQLITE_BUSY_TIMEOUT_MS
-        engine = sa.create_engine(url, pool_size=1, max_overflow=0, **_ENGINE_OPTIONS)
+        engine = sa.create_engine(
+            url, pool_size=1, max_overflow=0, connect_args={"factory": _SqliteConnection}, **_ENGINE_OPTIONS
+        )
         _configure_sqlite(engine, timeout_ms)
         return engine
     options = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}"
@@ -88,6 +90,20 @@ def _postgres_url(url: str) -> sa.URL:
     scheme, _, rest = url.partition("://")
     assert scheme in {"postgres", "postgresql"}
     return sa.make_url(f"postgresql+psycopg://{rest}")
+
+
+class _SqliteConnection(sqlite3.Connection):
+    """Closing it ends its transaction.
+
+    SQLite itself keeps a closed connection, lock and all, for as long as one of its statements is not finished, and the
+    traceback of a cancelled task remembers such a statement until the garbage collector comes by.
+    https://www.sqlite.org/c3ref/close.html
+    """
+
+    def close(self) -> None:
+        with contextlib.suppress(sqlite3.ProgrammingError):  # it is closed already
+            self.rollback()
+        super().close()
 
 
 def _configure_sqlite(engine: sa.Engine, busy_timeout_ms: int) -> None:
@@ -131,6 +147,7 @@ class Database:
                 pool_size=min(pool_size, 8),
                 max_overflow=0,
                 pool_timeout=POOL_WAIT_S,
+                connect_args={"factory": _SqliteConnection},
                 **_ENGINE_OPTIONS,
             )
             _configure_sqlite(engine.sync_engine, SQLITE_BUSY_TIMEOUT_MS)

@@ -38,7 +38,10 @@ _lock_session_run = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewTurn:
-    """A checked call. Its ids are made by whoever accepts it, so that a commit of unknown outcome can be looked up."""
+    """A checked call, its text clean (`runyard.text`).
+
+    Its ids are made by whoever accepts it, so that after a commit of unknown outcome it can be accepted again.
+    """
 
     tenant_id: str
     user_id: str

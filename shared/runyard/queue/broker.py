@@ -4,10 +4,12 @@ import dramatiq
 from dramatiq.middleware import Retries
 
 from runyard.queue import rabbit_broker, redis_broker
+from runyard.queue.rabbit_broker import SlotRabbitmqBroker
+from runyard.queue.redis_broker import WakingRedisBroker
 from runyard.queue.slots import Slots
 
 
-def connect(url: str, *, prefix: str, slots: Slots | None = None) -> dramatiq.Broker:
+def connect(url: str, *, prefix: str, slots: Slots | None = None) -> SlotRabbitmqBroker | WakingRedisBroker:
     """Build the broker; nothing connects before the first message is sent or fetched.
 
     `slots`: a worker's free slots; without them the broker only sends. The settings have checked the URL's scheme.

@@ -1,8 +1,10 @@
 """Consuming in one process: dramatiq's threads fetch into free slots and run the one actor there is."""
 
+import threading
 from collections.abc import Callable, Sequence
 
 import dramatiq
+import structlog
 from dramatiq.worker import Worker
 
 from runyard.queue.wakeups import ACTOR, queue_name
@@ -11,7 +13,9 @@ THREADS = 4
 """Claims under way at once. A run holds no thread: its message is acknowledged when it is claimed."""
 
 IDLE_TIMEOUT_MS = 1_000
-STOP_TIMEOUT_MS = 10_000
+STOP_TIMEOUT_S = 10.0
+
+log = structlog.get_logger()
 
 
 class _Worker(Worker):
@@ -25,13 +29,14 @@ class _Worker(Worker):
 class Consumption:
     """Runs `on_wake` in a thread for each message; the message is acknowledged when it returns.
 
-    `on_wake` owns the slot that was reserved for the message and must not raise for what a later claim mends.
+    `on_wake` owns the slot that was reserved for the message, however it ends. When it raises, the message is
+    dead-lettered: it must not for what a later claim mends.
     """
 
     def __init__(
         self, broker: dramatiq.Broker, *, prefix: str, queues: Sequence[str], on_wake: Callable[[], None]
     ) -> None:
-        def wake(**_message: str) -> None:
+        def wake(*_args: object, **_kwargs: object) -> None:  # what a message says is for traces
             on_wake()
 
         names = [queue_name(prefix, queue) for queue in queues]
@@ -48,4 +53,11 @@ class Consumption:
 
     def stop(self) -> None:
         """Stop fetching, finish what is being claimed; blocks for at most 10 s. Close the slots first."""
-        self._worker.stop(STOP_TIMEOUT_MS)
+        # dramatiq bounds the wait for its threads, but not that for a broker which does not answer their farewells.
+        stopping = threading.Thread(
+            target=self._worker.stop, args=(int(STOP_TIMEOUT_S * 1000),), name="consumption-stop", daemon=True
+        )
+        stopping.start()
+        stopping.join(STOP_TIMEOUT_S)
+        if stopping.is_alive():
+            log.warning("consumers left behind", reason="broker or claims do not answer")

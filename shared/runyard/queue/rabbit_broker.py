@@ -16,16 +16,17 @@ import pika
 import structlog
 from dramatiq.brokers.rabbitmq import RabbitmqBroker
 from dramatiq.errors import ConnectionClosed, DecodeError
+from pika.adapters.blocking_connection import BlockingChannel
 
 from runyard.queue.slots import Slots
-from runyard.queue.wakeups import ACTOR
+from runyard.queue.wakeups import ACTOR, received
 
 HEARTBEAT_S = 15
 BLOCKED_TIMEOUT_S = 10
 FULL_POLL_S = 0.1
-"""How soon a freed slot is noticed while all were taken; the connection's heartbeats go on meanwhile."""
+"""While all slots are taken: how often heartbeats and acknowledgements are seen to. A freed slot is noticed at once."""
 
-NOT_FOUND = 404  # AMQP 0-9-1, reply code of a queue that does not exist
+PIKA_ERRORS = (pika.exceptions.AMQPError, AssertionError)  # it asserts that a closed connection is open
 
 log = structlog.get_logger()
 
@@ -36,6 +37,8 @@ def connect(url: str, *, middleware: list[dramatiq.Middleware], slots: Slots | N
 
 
 class SlotRabbitmqBroker(RabbitmqBroker):
+    """Each thread that sends has a connection, which no other thread may touch: it must `hang_up` when it ends."""
+
     def __init__(self, *, url: str, middleware: list[dramatiq.Middleware], slots: Slots | None) -> None:
         # Without confirms a deleted queue loses messages silently.
         super().__init__(url=url, confirm_delivery=True, middleware=middleware)
@@ -45,9 +48,29 @@ class SlotRabbitmqBroker(RabbitmqBroker):
         self.parameters = parameters
         self.slots = slots
 
-    @property
-    def consumer_class(self) -> type["_SlotConsumer"]:
-        return _SlotConsumer
+    def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> "_SlotConsumer":
+        self.queues_pending.add(queue_name)  # declared with every new consumer: it may have been deleted
+        try:
+            self.declare_queue(queue_name, ensure=True)
+        finally:
+            self.hang_up()  # the consumer has a connection of its own; nobody would answer the heartbeats of this one
+        return _SlotConsumer(self, queue_name, prefetch, timeout)
+
+    def keep_alive(self) -> None:
+        """Answer the heartbeats of the calling thread's connection; one that turns out to be dead is let go."""
+        connection = getattr(self.state, "connection", None)
+        if connection is not None:
+            try:
+                connection.process_data_events()
+            except PIKA_ERRORS:
+                self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close the calling thread's connection, if it has one."""
+        del self.connection
+
+    def close(self) -> None:
+        self.hang_up()
 
 
 class _Delivery(dramatiq.MessageProxy):
@@ -67,21 +90,21 @@ class _SlotConsumer(dramatiq.Consumer):
 
     def __init__(self, broker: SlotRabbitmqBroker, queue_name: str, prefetch: int, timeout: int) -> None:
         assert broker.slots is not None, "a broker that consumes needs slots"
-        self._broker = broker
         self._slots = broker.slots
         self._queue_name = queue_name
         self._timeout_s = timeout / 1000
         self._deliveries: Iterator[tuple[Any, Any, bytes]] | None = None
-        with self._translated():
+        with _translated():
             self._connection = pika.BlockingConnection(parameters=broker.parameters)
             self._channel = self._connection.channel()
             self._channel.basic_qos(prefetch_count=prefetch)
 
     def __next__(self) -> dramatiq.MessageProxy | None:
-        with self._translated():
+        with _translated():
             if not self._slots.available():
                 self._pause()
-                self._connection.process_data_events(FULL_POLL_S)
+                self._connection.process_data_events()
+                self._slots.available(FULL_POLL_S)
                 return None
             if self._deliveries is None:
                 self._deliveries = self._channel.consume(self._queue_name, inactivity_timeout=self._timeout_s)
@@ -92,9 +115,9 @@ class _SlotConsumer(dramatiq.Consumer):
 
     def _take(self, tag: int, body: bytes) -> dramatiq.MessageProxy | None:
         try:
-            message = dramatiq.Message.decode(body)
-        except DecodeError as error:
-            log.warning("message unreadable, dead-lettered", queue=self._queue_name, error=repr(error))
+            message = received(body, queue_name=self._queue_name)
+        except DecodeError:
+            log.warning("message unreadable, dead-lettered", queue=self._queue_name)
             self._channel.basic_nack(tag, requeue=False)
             return None
         if message.actor_name == ACTOR and not self._slots.reserve(0):
@@ -110,24 +133,25 @@ class _SlotConsumer(dramatiq.Consumer):
             self._channel.cancel()
 
     def ack(self, message: dramatiq.MessageProxy) -> None:
-        self._answer(message, self._channel.basic_ack)
+        assert isinstance(message, _Delivery)
+        message.consumer.answer(functools.partial(BlockingChannel.basic_ack, delivery_tag=message.tag))
 
     def nack(self, message: dramatiq.MessageProxy) -> None:
-        self._answer(message, functools.partial(self._channel.basic_nack, requeue=False))
+        assert isinstance(message, _Delivery)
+        message.consumer.answer(functools.partial(BlockingChannel.basic_nack, delivery_tag=message.tag, requeue=False))
+
+    def answer(self, answer: Callable[[BlockingChannel], None]) -> None:
+        """Of a message that came by this consumer; once the connection is gone RabbitMQ has the message back."""
+        try:
+            self._connection.add_callback_threadsafe(functools.partial(answer, self._channel))
+        except pika.exceptions.AMQPError:
+            log.info("acknowledgement dropped: its connection is gone", queue=self._queue_name)
 
     def requeue(self, messages: Any) -> None:
         """RabbitMQ does so itself when the connection closes."""
 
-    def _answer(self, message: dramatiq.MessageProxy, answer: Callable[[int], None]) -> None:
-        assert isinstance(message, _Delivery)
-        if message.consumer is not self:
-            log.info("acknowledgement dropped: its connection is gone", queue=self._queue_name)
-            return
-        with self._translated():
-            self._connection.add_callback_threadsafe(functools.partial(answer, message.tag))
-
     def close(self) -> None:
-        with self._translated():
+        with _translated():
             answered = threading.Event()
             self._connection.add_callback_threadsafe(answered.set)
             while not answered.is_set():
@@ -135,12 +159,11 @@ class _SlotConsumer(dramatiq.Consumer):
             self._channel.close()
             self._connection.close()
 
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Pika's errors as the one that dramatiq restarts a consumer for."""
-        try:
-            yield
-        except (pika.exceptions.AMQPError, AssertionError) as error:  # it asserts that a closed connection is open
-            if getattr(error, "reply_code", None) == NOT_FOUND:
-                self._broker.queues_pending.add(self._queue_name)  # deleted: declare it again
-            raise ConnectionClosed(error) from error  # type: ignore[no-untyped-call]  # not annotated in dramatiq
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Pika's errors as the one that dramatiq restarts a consumer for."""
+    try:
+        yield
+    except PIKA_ERRORS as error:
+        raise ConnectionClosed(error) from error  # type: ignore[no-untyped-call]  # not annotated in dramatiq

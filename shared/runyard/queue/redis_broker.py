@@ -1,25 +1,30 @@
-"""dramatiq over Redis, with two changes: a message is fetched only into a reserved slot, and fetching needs no polling.
+"""dramatiq over Redis, with three changes: a message is fetched only into a reserved slot, fetching needs no polling,
+and a message that was fetched but reached nobody is found again.
 
 dramatiq's own consumer prefetches, which holds messages back from idle workers, and polls with naps of up to its
 timeout. Here every enqueue is followed by a PUBLISH, on which an idle consumer waits; a lost publish costs one timeout.
 """
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
 
 import dramatiq
 import redis
+import structlog
 from dramatiq.brokers.redis import RedisBroker, _RedisConsumer
-from dramatiq.errors import ConnectionClosed
+from dramatiq.errors import ConnectionClosed, DecodeError
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.retry import Retry
 
 from runyard.queue.slots import Slots
-from runyard.queue.wakeups import ACTOR
+from runyard.queue.wakeups import ACTOR, received
 
 MAINTENANCE_CHANCE = 50_000  # in a million commands: unacknowledged messages of dead workers come back within seconds
 COMMAND_TIMEOUT_S = 5
+ID = "redis_message_id"  # the option that dramatiq's scripts know a message by
+
+log = structlog.get_logger()
 
 
 def connect(
@@ -45,6 +50,8 @@ class WakingRedisBroker(RedisBroker):
             client=client, namespace=namespace, maintenance_chance=MAINTENANCE_CHANCE, middleware=middleware
         )
         self.slots = slots
+        self.in_hand: set[str] = set()
+        """Ids of the messages that consumers have handed out and nobody has acknowledged yet."""
 
     @property
     def consumer_class(self) -> type["_SlotConsumer"]:
@@ -57,6 +64,27 @@ class WakingRedisBroker(RedisBroker):
 
     def wake_channel(self, queue_name: str) -> str:
         return f"{self.namespace}:{queue_name}.wake"
+
+    def settle_strays(self, queue_name: str) -> None:
+        """Messages booked as fetched by this process that nobody in it has.
+
+        The answer to a fetch may be lost with its connection: the message goes back. A message may be unreadable, and
+        is dead-lettered. Without this they would stay booked for as long as the process lives.
+        """
+        booked = cast("set[bytes]", self.client.smembers(f"{self.namespace}:__acks__.{self.broker_id}.{queue_name}"))
+        for stray in {key.decode() for key in booked} - self.in_hand:
+            data = cast("bytes | None", self.client.hget(f"{self.namespace}:{queue_name}.msgs", stray))
+            if data is not None and _read(data, queue_name) is None:
+                log.warning("message unreadable, dead-lettered", queue=queue_name)
+                self.do_nack(queue_name, stray)
+            else:
+                self.do_requeue(queue_name, stray)
+
+    def keep_alive(self) -> None:
+        """Connections are nobody's own: the pool mends one when it is taken."""
+
+    def hang_up(self) -> None:
+        """The same."""
 
     def close(self) -> None:
         self.client.close()
@@ -79,36 +107,60 @@ class _SlotConsumer(_RedisConsumer):
         timeout_s = self.timeout / 1000
         if not self._slots.reserve(timeout_s):
             return None
-        message = self._fetch()
-        if message is None:
-            with _translated():
+        with _translated():
+            message = self._fetch()
+            if message is None:
+                self.broker.settle_strays(self.queue_name)
                 self._wakes.get_message(timeout=timeout_s)
                 while self._wakes.get_message(timeout=0) is not None:
                     pass
-        return message
+            return message
 
     def _fetch(self) -> dramatiq.MessageProxy | None:
         owned = False
         try:
-            with _translated():
-                fetched = self.broker.do_fetch(self.queue_name, 1)
-            if not fetched or fetched[0] is None:
+            fetched = self.broker.do_fetch(self.queue_name, 1)
+            message = _read(fetched[0], self.queue_name) if fetched and fetched[0] is not None else None
+            if message is None:
                 return None
-            message = dramatiq.Message.decode(fetched[0])
-            self.queued_message_ids.add(message.message_id)
+            self.broker.in_hand.add(message.options[ID])
             owned = message.actor_name == ACTOR  # any other is dead-lettered without running
             return dramatiq.MessageProxy(message)
         finally:
             if not owned:
                 self._slots.release()
 
+    def ack(self, message: dramatiq.MessageProxy) -> None:
+        with _translated():
+            self.broker.do_ack(self.queue_name, message.options[ID])
+        self.broker.in_hand.discard(message.options[ID])
+
+    def nack(self, message: dramatiq.MessageProxy) -> None:
+        with _translated():
+            self.broker.do_nack(self.queue_name, message.options[ID])
+        self.broker.in_hand.discard(message.options[ID])
+
+    def requeue(self, messages: Iterable[dramatiq.MessageProxy]) -> None:
+        with _translated():
+            super().requeue(messages)  # type: ignore[no-untyped-call]  # as above
+
     def close(self) -> None:
         self._wakes.close()
 
 
+def _read(data: bytes, queue_name: str) -> dramatiq.Message[Any] | None:
+    """None for what is no message, or none of dramatiq's Redis broker."""
+    try:
+        message = received(data, queue_name=queue_name)
+    except DecodeError:
+        return None
+    return message if ID in message.options else None
+
+
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
+    """Redis's errors as the one that dramatiq restarts a consumer for, and tries an acknowledgement again after."""
     try:
         yield
-    except (redis.ConnectionError, redis.TimeoutError) as error:
+    except redis.RedisError as error:
         raise ConnectionClosed(error) from error  # type: ignore[no-untyped-call]  # as above

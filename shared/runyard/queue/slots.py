@@ -4,8 +4,8 @@ from typing import Protocol
 
 
 class Slots(Protocol):
-    def available(self) -> bool:
-        """Whether a slot is free now."""
+    def available(self, timeout_s: float = 0) -> bool:
+        """Whether a slot is free, waiting for one; it may be gone by the time it is reserved."""
         ...
 
     def reserve(self, timeout_s: float) -> bool:

@@ -5,18 +5,25 @@ best queued run, whichever message woke it).
 """
 
 import asyncio
+import contextlib
+import dataclasses
+import queue
+import threading
+import time
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol
+from typing import Any, Protocol
 
 import dramatiq
 import structlog
+from dramatiq.errors import DecodeError
 
 from runyard.ids import InvocationId, RunId
 
 ACTOR = "wake"
 PUBLISH_THREADS = 2
 PENDING_MAX = 10_000
+KEEP_ALIVE_S = 3.0  # a fifth of the heartbeat's interval on RabbitMQ
+CLOSE_WAIT_S = 5.0
 
 log = structlog.get_logger()
 
@@ -30,6 +37,21 @@ class Wakeable(Protocol):
     def invocation_id(self) -> InvocationId: ...
     @property
     def queue(self) -> str: ...
+
+
+class SendingBroker(Protocol):
+    """Of a broker, what its sender needs. All are called from the threads that send."""
+
+    def declare_queue(self, queue_name: str) -> None: ...
+    def enqueue(self, message: dramatiq.Message[Any]) -> dramatiq.Message[Any]: ...
+
+    def keep_alive(self) -> None:
+        """Keep the calling thread's connection usable while it sends nothing."""
+        ...
+
+    def hang_up(self) -> None:
+        """Close the calling thread's connection."""
+        ...
 
 
 def queue_name(prefix: str, queue: str) -> str:
@@ -46,46 +68,92 @@ def wake_message(prefix: str, *, run_id: RunId, invocation_id: InvocationId, que
     )
 
 
+def received(data: bytes, *, queue_name: str) -> dramatiq.Message[Any]:
+    """A message as the queue that it came from hands it out, whatever it says of queues and delays itself.
+
+    An operator may have moved it here from another queue, and dramatiq's threads do not outlive a message that names
+    a queue which they do not consume.
+
+    Raises:
+        dramatiq.errors.DecodeError: it cannot be read.
+    """
+    message = dramatiq.Message.decode(data)
+    if not isinstance(message.kwargs, dict) or not isinstance(message.options, dict):
+        raise DecodeError("JSON, but no message", data, None)
+    options = {name: value for name, value in message.options.items() if name != "eta"}
+    return dataclasses.replace(message, queue_name=queue_name, options=options)
+
+
 class Publisher:
-    """Sends wake-ups from the event loop without waiting for the broker.
+    """Sends wake-ups without letting anybody wait for the broker; `wake` may be called from any thread.
 
     The call that a wake-up belongs to is committed already: a broker that is down delays runs (workers look for queued
-    rows every 2 s), it never refuses one. dramatiq's connections are per thread, hence threads of our own.
+    rows every 2 s), it never refuses one. dramatiq's connections are per thread, hence threads of our own. They are
+    daemons: one that hangs on a broker which does not answer keeps no process from ending.
     """
 
-    def __init__(self, broker: dramatiq.Broker, *, prefix: str) -> None:
+    def __init__(self, broker: SendingBroker, *, prefix: str) -> None:
         self._broker = broker
         self._prefix = prefix
-        self._threads = ThreadPoolExecutor(PUBLISH_THREADS, thread_name_prefix="publish")
-        self._pending = 0
-        self._loop = asyncio.get_running_loop()
+        self._pending: queue.SimpleQueue[dramatiq.Message[None] | None] = queue.SimpleQueue()
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=self._send_all, name=f"publish-{number}", daemon=True)
+            for number in range(PUBLISH_THREADS)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def wake(self, *, run_id: RunId, invocation_id: InvocationId, queue: str) -> None:
-        if self._pending >= PENDING_MAX:
-            log.warning("wake-up dropped", run_id=run_id, invocation_id=invocation_id, reason="broker is slow")
+        if self._closed or self._pending.qsize() >= PENDING_MAX:
+            reason = "publisher is closed" if self._closed else "broker is slow"
+            log.warning("wake-up dropped", run_id=run_id, invocation_id=invocation_id, reason=reason)
             return
-        message = wake_message(self._prefix, run_id=run_id, invocation_id=invocation_id, queue=queue)
-        self._pending += 1
-        self._threads.submit(self._send, message).add_done_callback(lambda sent: self._done(sent, message))
+        self._pending.put(wake_message(self._prefix, run_id=run_id, invocation_id=invocation_id, queue=queue))
 
     def wake_all(self, runs: Iterable[Wakeable]) -> None:
         for run in runs:
             self.wake(run_id=run.run_id, invocation_id=run.invocation_id, queue=run.queue)
 
+    def _send_all(self) -> None:
+        while True:
+            try:
+                message = self._pending.get(timeout=KEEP_ALIVE_S)
+            except queue.Empty:
+                self._broker.keep_alive()
+                continue
+            if message is None:
+                break
+            self._send(message)
+        self._broker.hang_up()
+
     def _send(self, message: dramatiq.Message[None]) -> None:
-        self._broker.declare_queue(message.queue_name)
-        self._broker.enqueue(message)
-
-    def _done(self, sent: "Future[None]", message: dramatiq.Message[None]) -> None:
-        error = sent.exception()
-        if error is not None:
+        try:
+            self._broker.declare_queue(message.queue_name)
+            self._broker.enqueue(message)
+        except Exception as error:  # noqa: BLE001 - whatever a client raises, the thread goes on
             log.warning("wake-up not sent", error=repr(error), **message.kwargs)
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._one_less)
-
-    def _one_less(self) -> None:
-        self._pending -= 1
 
     async def close(self) -> None:
-        """Send what is pending, then end the threads."""
-        await asyncio.to_thread(self._threads.shutdown)
+        """Send what is pending, for at most 5 s: what is left then is found by the workers themselves."""
+        self._closed = True
+        for _ in self._threads:
+            self._pending.put(None)
+        await asyncio.to_thread(self._join)
+        if left := self._take_back():
+            log.warning("wake-ups not sent", count=left, reason="broker does not answer")
+
+    def _join(self) -> None:
+        deadline = time.monotonic() + CLOSE_WAIT_S
+        for thread in self._threads:
+            thread.join(max(0, deadline - time.monotonic()))
+
+    def _take_back(self) -> int:
+        """How many messages no thread has begun to send; the threads still end when they come back."""
+        left = 0
+        with contextlib.suppress(queue.Empty):
+            while True:
+                left += self._pending.get_nowait() is not None
+        for _ in self._threads:
+            self._pending.put(None)
+        return left

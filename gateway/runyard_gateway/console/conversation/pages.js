@@ -3,8 +3,9 @@
 const PAGE_ROWS = 100;
 
 /**
- * The newest rows, and older ones for as long as they belong to the invocation: a turn that goes on is held whole.
+ * The newest rows, and older ones for as long as they belong to the invocation that goes on, which is held whole.
  *
+ * @param {string | null} invocationId null: none goes on
  * @returns {Promise<{rows: object[], earlier: string | null}>} `earlier`: the cursor of the page before
  */
 export async function newestRows(api, runId, invocationId, signal) {

@@ -67,7 +67,8 @@ export class Conversation {
   open() {
     return this._act(async () => {
       const run = await this._readRun();
-      const { rows, earlier } = await newestRows(this._api, run.id, run.invocationId, this._signal);
+      const live = isBusy(run) ? run.invocationId : null;
+      const { rows, earlier } = await newestRows(this._api, run.id, live, this._signal);
       this.store.set({ run, agent: run.agent, groups: byInvocation(rows), earlier });
       await this._goOn(run);
     });

@@ -1,6 +1,6 @@
 /** The whole page: the reader's runs at the side, one conversation in the middle. */
 
-import { useEffect } from "../vendor/preact-hooks.mjs";
+import { useEffect, useRef } from "../vendor/preact-hooks.mjs";
 import { Chat } from "./chat.js";
 import { FailureNotice } from "./failure-notice.js";
 import { html } from "./html.js";
@@ -11,6 +11,7 @@ import { useStore } from "./use-store.js";
 /** @param {{page: import("../state/page.js").Page}} props */
 export function App({ page }) {
   const { conversation, needsToken, isMenuOpen, failure } = useStore(page.store);
+  useMenuFocus(isMenuOpen);
   useEffect(() => {
     const onKey = (event) => event.key === "Escape" && page.setMenu(false);
     addEventListener("keydown", onKey);
@@ -25,4 +26,18 @@ export function App({ page }) {
       ${needsToken ? html`<${TokenForm} page=${page} />` : html`<${Chat} key=${conversation} page=${page} conversation=${conversation} />`}
     </main>
   </div>`;
+}
+
+/** The drawer of runs takes the focus when it opens, and gives it back when it closes. */
+function useMenuFocus(isMenuOpen) {
+  const before = useRef(null);
+  useEffect(() => {
+    if (isMenuOpen) {
+      before.current = document.activeElement;
+      document.querySelector("#sidebar button").focus();
+    } else if (before.current?.isConnected) {
+      before.current.focus();
+      before.current = null;
+    }
+  }, [isMenuOpen]);
 }

@@ -1,0 +1,22 @@
+"""What each figure is held to.
+
+The peers' figures were taken on the same kind of machine (2 cores) with a stand-in model and one step of 20 deltas:
+langgraph-api 0.16 (keeps all in memory), Aegra 0.11 and Agno 3.1 (Postgres and Redis).
+"""
+
+from benchmarks.report import Target
+
+FIRST_TOKEN = (
+    Target(text="8 ms or less (Aegra 32, Agno 42, inline 7.7)", limit=8),
+    Target(text="at most 4 times a bare message", limit=4, of_ratio=True),
+)
+RUNS_PER_S = (
+    Target(text="85 or more: 5 times Aegra and Agno", limit=85, at_least=True),
+    Target(text="92 or more: twice Agno inline", limit=92, at_least=True),
+)
+CPU_PER_RUN = (Target(text="13 ms or less (langgraph 13, Aegra 55)", limit=13),)
+LONG_STREAM = (Target(text="10,000 or more (langgraph 3,625)", limit=10_000, at_least=True),)
+CPU_PER_FRAME = (Target(text="at most 3 times the floor", limit=3, of_ratio=True),)
+REPLAY = (Target(text="at most 4 times the floor (Aegra 151)", limit=4, of_ratio=True),)
+RESUME = (Target(text="at most 1/10 of a full replay", limit=0.1, of_ratio=True),)
+RECOVERY = (Target(text="15 s or less", limit=15),)

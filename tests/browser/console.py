@@ -1,0 +1,120 @@
+"""The console as a person has it before them: one page, and the browser that a user opens pages in."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from playwright.async_api import BrowserContext, ConsoleMessage, Locator, Page, Request, expect
+from tests.clients.api import Api
+
+SCRIBE = {"RUNYARD_QUEUES": "scribe", "RUNYARD_AGENTS": str(Path(__file__).parent / "agents")}
+"""Settings of a worker that has the agent `scribe` alone, which no other worker has."""
+
+TOKEN_IN_PLACE = """
+if (location.protocol === "http:" && sessionStorage.getItem("runyard.token") === null)
+  sessionStorage.setItem("runyard.token", %r);
+"""
+
+
+@dataclass(kw_only=True)
+class Reader:
+    """A user with a browser of their own. What its pages complain about or ask of other servers is remembered."""
+
+    context: BrowserContext
+    api: Api
+    base_url: str
+    complaints: list[str] = field(default_factory=list)
+    foreseen: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    origins: set[str] = field(default_factory=set)
+
+    async def prepare(self) -> None:
+        self.origins.add(self.base_url)
+        self.context.on("console", self._heard)
+        self.context.on("weberror", lambda error: self.complaints.append(f"uncaught: {error.error}"))
+        self.context.on("request", self._requested)
+        await self.context.add_init_script(TOKEN_IN_PLACE % self.api.headers["Authorization"].removeprefix("Bearer "))
+
+    async def opens(self, path: str = "/", *, base_url: str | None = None) -> "Console":
+        """A page of its own."""
+        page = await self.context.new_page()
+        console = Console(page=page, base_url=base_url or self.base_url)
+        self.origins.add(console.base_url)
+        await page.goto(f"{console.base_url}{path}")
+        return console
+
+    def foresees(self, *complaints: str) -> None:
+        """Expressions for what the browser itself logs about answers that the test provokes."""
+        self.foreseen += complaints
+
+    def check(self) -> None:
+        unforeseen = [text for text in self.complaints if not any(re.search(known, text) for known in self.foreseen)]
+        assert not unforeseen, f"the page complained: {unforeseen}"
+        assert not self.foreign, f"the page asked other servers: {self.foreign}"
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        """Violations of the content security policy are among the errors."""
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"{message.type}: {message.text} ({message.location['url']})")
+
+    def _requested(self, request: Request) -> None:
+        if not any(request.url.startswith(f"{origin}/") for origin in self.origins):
+            self.foreign.append(request.url)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Console:
+    page: Page
+    base_url: str
+
+    async def choose(self, agent: str) -> None:
+        await self.page.get_by_role("radio", name=re.compile(rf"^{agent}\b")).check()
+
+    async def say(self, text: str) -> None:
+        await self.page.get_by_label("Message").fill(text)
+        await self.page.get_by_label("Message").press("Enter")
+
+    async def show(self, run_id: str) -> None:
+        await self.page.goto(f"{self.base_url}/?run={run_id}")
+
+    async def answers(self, *texts: str) -> None:
+        """The answer's texts, as they are seen, become these; no more and no fewer."""
+        await expect(self.page.locator(".answer")).to_have_text(list(texts))
+
+    async def ends(self, status: str = "Completed", *, turns: int = 1) -> None:
+        """So many turns have ended, the last one like this."""
+        await expect(self.page.locator(".ending")).to_have_count(turns)
+        await expect(self.page.locator(".ending").last).to_contain_text(status)
+
+    async def shown_texts(self) -> list[str]:
+        """The answer's texts, character by character."""
+        return await self.page.locator(".answer").all_inner_texts()
+
+    def card(self, name: str) -> Locator:
+        return self.page.locator(".card.tool").filter(has=self.page.get_by_text(name, exact=True))
+
+    @property
+    def inputs(self) -> Locator:
+        return self.page.locator(".input .said")
+
+    @property
+    def status(self) -> Locator:
+        return self.page.locator(".progress")
+
+    @property
+    def failure(self) -> Locator:
+        return self.page.locator(".failure")
+
+    @property
+    def run_id(self) -> str | None:
+        """The one in the page's address."""
+        return parse_qs(urlsplit(self.page.url).query).get("run", [None])[0]
+
+
+def said_texts(messages: list[dict[str, Any]]) -> list[str]:
+    """What the transcript holds of answer text, one text an assistant row."""
+    rows = [row for row in messages if row["role"] == "assistant"]
+    texts = ["".join(block["text"] for block in row["content"] if block["type"] == "text") for row in rows]
+    return [text for text in texts if text]

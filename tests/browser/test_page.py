@@ -1,0 +1,120 @@
+"""The page around a conversation: tokens, one's runs, a phone, the keyboard."""
+
+import pytest
+from playwright.async_api import Browser, expect
+from tests.browser.console import Reader
+from tests.clients.tokens import token
+from tests.integration.fixtures import on_sqlite
+from tests.integration.stack import Stack
+from tests.standin import says
+
+pytestmark = [pytest.mark.anyio, on_sqlite]
+
+RUNS = 23
+PHONE = {"width": 390, "height": 844}
+
+
+async def test_a_token_is_asked_for_and_kept_for_the_tab(stack: Stack, chromium: Browser, unique: str) -> None:
+    stack.standin.answers(says("Known."))
+    gateway = stack.gateway
+    context = await chromium.new_context()
+    page = await context.new_page()
+    await page.goto(f"http://{gateway.host}:{gateway.port}/")
+    field = page.get_by_label("Token")
+    await field.fill("not.a.token")
+    await field.press("Enter")
+    await expect(page.get_by_role("alert")).to_contain_text("the token is not valid")
+    await field.fill(token(unique))
+    await page.get_by_role("button", name="Use this token").click()
+    await page.get_by_role("radio", name="talker").check()
+    await page.get_by_label("Message").fill("Who am I?")
+    await page.get_by_label("Message").press("Enter")
+    await expect(page.locator(".answer")).to_have_text("Known.")
+    await page.reload()
+    await expect(page.locator(".answer")).to_have_text("Known.")
+    assert await page.evaluate("localStorage.length") == 0
+    other = await context.new_page()
+    await other.goto(f"http://{gateway.host}:{gateway.port}/")
+    await expect(other.get_by_label("Token")).to_be_visible()
+    await page.get_by_role("button", name="Forget").click()
+    await expect(page.get_by_label("Token")).to_be_visible()
+    await expect(page.locator(".answer, .runs a")).to_have_count(0)
+    await context.close()
+
+
+async def test_ones_runs_are_listed_by_title_or_first_words(stack: Stack, reader: Reader, unique: str) -> None:
+    stack.standin.answers_with(lambda _: says("Noted."))
+    for number in range(RUNS - 1):
+        await reader.api.run("talker", f"question {number} {unique}")
+    last = await reader.api.run("talker", "anything", title=f"A title {unique}")
+    await stack.gateway.user().run("talker", "somebody else's")
+    console = await reader.opens()
+    page = console.page
+    runs = page.locator(".runs a")
+    await expect(runs).to_have_count(20)
+    await expect(runs.first.locator(".words")).to_have_text(f"A title {unique}")
+    await expect(runs.nth(1).locator(".words")).to_have_text(f"question {RUNS - 2} {unique}")
+    await page.get_by_role("button", name="Show more").click()
+    await expect(runs).to_have_count(RUNS)
+    await expect(page.get_by_role("button", name="Show more")).to_have_count(0)
+    await runs.first.click()
+    assert console.run_id == last["runId"]
+    await console.answers("Noted.")
+    await runs.nth(1).click()
+    await expect(console.inputs).to_have_text([f"question {RUNS - 2} {unique}"])
+    await page.go_back()
+    await expect(console.inputs).to_have_text(["anything"])
+    assert console.run_id == last["runId"]
+
+
+async def test_on_a_phone_the_runs_are_a_drawer(stack: Stack, reader: Reader, unique: str) -> None:
+    stack.standin.answers(says("Small."))
+    result = await reader.api.run("talker", f"on the way {unique}")
+    console = await reader.opens(f"/?run={result['runId']}")
+    page = console.page
+    await page.set_viewport_size(PHONE)
+    await console.answers("Small.")
+    run = page.get_by_role("link", name=f"on the way {unique}")
+    await expect(run).to_be_hidden()
+    await page.get_by_role("button", name="Your runs").click()
+    await expect(run).to_be_visible()
+    await expect(page.get_by_role("button", name="Close the list of runs")).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(run).to_be_hidden()
+    await expect(page.get_by_role("button", name="Your runs")).to_be_focused()
+    await page.get_by_role("button", name="Your runs").click()
+    await page.get_by_role("link", name="New chat").click()
+    await expect(page.get_by_role("radio", name="talker")).to_be_visible()
+    await expect(run).to_be_hidden()
+    width = await page.evaluate("document.scrollingElement.scrollWidth")
+    assert width == PHONE["width"]
+
+
+async def test_all_can_be_done_with_the_keyboard(stack: Stack, reader: Reader) -> None:
+    stack.standin.answers(says("Look.").calls("explode", {"text": "no"}), says("Done."))
+    console = await reader.opens()
+    page, keyboard = console.page, console.page.keyboard
+    await expect(page.get_by_label("Message")).to_be_focused()
+    await page.keyboard.press("Shift+Tab")
+    await expect(page.get_by_role("radio", checked=True)).to_be_focused()
+    while not await page.get_by_role("radio", name="clerk").is_checked():
+        await keyboard.press("ArrowDown")
+    await keyboard.press("Tab")
+    await expect(page.get_by_label("Message")).to_be_focused()
+    await keyboard.type("go")
+    await keyboard.press("Enter")
+    await console.ends()
+    summary = console.card("explode").locator("summary")
+    await summary.focus()
+    await keyboard.press("Enter")
+    await expect(console.card("explode").locator("pre.is-error")).to_be_visible()
+    await keyboard.press("Space")
+    await expect(console.card("explode").locator("pre.is-error")).to_be_hidden()
+
+
+async def test_what_an_agent_can_use_is_told(reader: Reader) -> None:
+    console = await reader.opens("/?agent=clerk")
+    tools = console.page.locator(".tools")
+    await expect(tools.locator("dt")).to_contain_text(["charge", "look_up"])
+    await expect(tools.locator("dd")).to_contain_text(["Take money: it must not happen twice."])
+    await expect(console.page.get_by_role("radio", name="treasurer")).to_have_count(0)

@@ -1,0 +1,95 @@
+"""A relay before a TCP server, for what networks and servers do: cut every link, refuse new ones, go silent."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+CHUNK_BYTES = 65_536
+
+
+class Relay:
+    """Runs in threads of its own, so that a test may block on what goes through it."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._target = (parts.hostname, parts.port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        credentials = parts.netloc.rpartition("@")[0]
+        self.url = parts._replace(
+            netloc=f"{credentials}@127.0.0.1:{self.port}" if credentials else f"127.0.0.1:{self.port}"
+        ).geturl()
+        self.sent = bytearray()
+        """All that clients have sent."""
+        self._links: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._serve()
+
+    def _serve(self) -> None:
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # it is closed when the relay refuses
+            while True:
+                client, _ = listener.accept()
+                try:
+                    server = socket.create_connection(self._target)
+                except OSError:
+                    client.close()
+                    continue
+                with self._lock:
+                    self._links += [client, server]
+                threading.Thread(target=self._pump, args=(client, server, self.sent), daemon=True).start()
+                threading.Thread(target=self._pump, args=(server, client, bytearray()), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket, seen: bytearray) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := source.recv(CHUNK_BYTES):
+                self._flowing.wait()
+                seen += chunk
+                sink.sendall(chunk)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def cut(self) -> None:
+        """End every link there is; new ones are taken."""
+        with self._lock:
+            links, self._links = self._links, []
+        for link in links:
+            with contextlib.suppress(OSError):
+                link.shutdown(socket.SHUT_RDWR)
+            link.close()
+
+    def refuse(self) -> None:
+        """As a server that is down: every link ends, and there is no new one."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # a thread that waits in accept would keep it open
+        self._listener.close()
+        self.cut()
+
+    def accept(self) -> None:
+        """As a server that is up again."""
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._serve()
+
+    def fall_silent(self) -> None:
+        """As a server that is frozen: links are taken and kept, and nothing passes."""
+        self._flowing.clear()
+
+    def close(self) -> None:
+        self._flowing.set()
+        self.refuse()
+
+
+@contextlib.contextmanager
+def relay_before(url: str) -> Iterator[Relay]:
+    relay = Relay(url)
+    try:
+        yield relay
+    finally:
+        relay.close()
