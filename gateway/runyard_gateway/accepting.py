@@ -4,43 +4,48 @@ import asyncio
 
 import structlog
 
-from runyard.db.accept import NewTurn, accept_turn
-from runyard.db.reads import accepted_run
 from runyard.errors import CommitUnknown, StoreUnavailable
-from runyard.ids import RunId
+from runyard.lifecycle.accept import Accepted, NewTurn, accept_turn
+from runyard.streams.cancels import tell_cancel
+from runyard_gateway.closing import close_stream
 from runyard_gateway.gateway import Gateway
 
-LOOK_AGAIN_S = (0.1, 0.5, 1.0, 2.0, 4.0)
+TRY_AGAIN_S = (0.1, 0.5, 1.0, 2.0, 4.0)
 
 log = structlog.get_logger()
 
 
-async def accept(gateway: Gateway, turn: NewTurn) -> RunId:
-    """The id of the run that holds the turn now.
+async def accept(gateway: Gateway, turn: NewTurn) -> Accepted:
+    """Where the input went: into a new invocation, or to the one that runs.
 
     Raises:
         StoreUnavailable: nothing was stored, as far as can be told.
-        RunNotFound, AgentMismatch, RunBusy: see `accept_turn`.
+        RunNotFound, AgentMismatch, RunBusy, InputQueueFull: see `accept_turn`.
     """
+    accepted = await _commit(gateway, turn)
+    run_id, invocation_id = accepted.run_id, accepted.invocation_id
+    if accepted.is_steering:
+        log.info("input queued", run_id=run_id, invocation_id=invocation_id, input_id=turn.input_id)
+        return accepted
+    gateway.publisher.wake(run_id=run_id, invocation_id=invocation_id, queue=turn.queue)
+    if turn.if_busy == "cancel":
+        await tell_cancel(gateway.redis, gateway.settings.prefix, run_id)
+    if accepted.ending is not None:
+        await close_stream(gateway, accepted.ending)
+    log.info("run queued", run_id=run_id, invocation_id=invocation_id, agent=turn.agent)
+    return accepted
+
+
+async def _commit(gateway: Gateway, turn: NewTurn) -> Accepted:
+    """A caller that is told "failed" must not have a run: a commit of unknown outcome is tried until it is known."""
     try:
-        run_id = await gateway.database.write(accept_turn, turn)
+        return await gateway.database.write(accept_turn, turn)
     except CommitUnknown:
         log.warning("acceptance has an unknown outcome", invocation_id=turn.invocation_id)
-        run_id = await _look_up(gateway, turn)
-    gateway.publisher.wake(run_id=run_id, invocation_id=turn.invocation_id, queue=turn.queue)
-    log.info("run queued", run_id=run_id, invocation_id=turn.invocation_id, agent=turn.agent)
-    return run_id
-
-
-async def _look_up(gateway: Gateway, turn: NewTurn) -> RunId:
-    """Whether the commit happened: a caller that is told "failed" must not have a run."""
-    for delay_s in LOOK_AGAIN_S:
+    for delay_s in TRY_AGAIN_S:
+        await asyncio.sleep(delay_s)
         try:
-            run_id = await gateway.database.read(accepted_run, turn.invocation_id)
+            return await gateway.database.write(accept_turn, turn)
         except StoreUnavailable:
-            await asyncio.sleep(delay_s)
             continue
-        if run_id is None:
-            raise StoreUnavailable("the database did not take the call")
-        return run_id
     raise StoreUnavailable("the database does not answer: look for the run before you send the call again")

@@ -80,6 +80,7 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
         yield Gateway(
             settings=settings,
             database=database,
+            redis=client,
             store=store,
             hub=hub,
             publisher=publisher,

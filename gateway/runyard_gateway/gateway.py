@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from redis.asyncio import Redis
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
@@ -24,6 +25,7 @@ class Gateway:
 
     settings: Settings
     database: Database
+    redis: Redis
     store: FrameStore
     hub: Hub
     publisher: Publisher
@@ -44,6 +46,6 @@ Handler = Callable[[Gateway, Request, Principal], Awaitable[ASGIApp]]
 class Operation:
     """One route. The caller is authenticated before its handler runs."""
 
-    method: Literal["GET", "POST"]
+    method: Literal["GET", "POST", "DELETE"]
     path: str
     handler: Handler

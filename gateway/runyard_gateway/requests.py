@@ -31,24 +31,18 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True, alias_generator=to_camel)
 
 
-class StartRun(_Body):
-    """`POST /v1/agents/{agent}/runs`."""
+class Nothing(_Body):
+    """A call that takes no fields."""
+
+
+class ContinueRun(_Body):
+    """`POST /v1/runs/{id}/input`. The options count for a new invocation; one that is steered has its own."""
 
     input: str | list[dict[str, Any]] | None = None
-    run_id: Name | None = None
-    session_id: Name | None = None
-    title: Annotated[str, StringConstraints(max_length=TITLE_MAX)] | None = None
-    metadata: dict[str, Any] | None = None
+    if_busy: Literal["steer", "reject", "cancel"] = "steer"
     model: Name | None = None
     max_steps: Annotated[int, Field(ge=1, le=10_000)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
-
-    @field_validator("metadata")
-    @classmethod
-    def _small(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
-        if value is not None and len(orjson.dumps(value)) > METADATA_MAX_BYTES:
-            raise ValueError(f"metadata is larger than {METADATA_MAX_BYTES} bytes")
-        return value
 
     def options(self) -> dict[str, Any]:
         """The options of the invocation: those that were given."""
@@ -71,6 +65,22 @@ class StartRun(_Body):
         for index, block in enumerate(self.input):
             _check_block(index, block)
         return self.input
+
+
+class StartRun(ContinueRun):
+    """`POST /v1/agents/{agent}/runs`."""
+
+    run_id: Name | None = None
+    session_id: Name | None = None
+    title: Annotated[str, StringConstraints(max_length=TITLE_MAX)] | None = None
+    metadata: dict[str, Any] | None = None
+
+    @field_validator("metadata")
+    @classmethod
+    def _small(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        if value is not None and len(orjson.dumps(value)) > METADATA_MAX_BYTES:
+            raise ValueError(f"metadata is larger than {METADATA_MAX_BYTES} bytes")
+        return value
 
 
 def _check_block(index: int, block: dict[str, Any]) -> None:

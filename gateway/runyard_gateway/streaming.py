@@ -7,9 +7,10 @@ from starlette.types import Receive, Scope, Send
 
 from runyard.db.reads import last_committed_frame
 from runyard.db.records import Invocation
-from runyard.errors import StreamGone
-from runyard.frames import Frame
+from runyard.errors import StoreUnavailable, StreamGone
+from runyard.frames import Frame, FrameEvent, event_payload
 from runyard.ids import StreamId
+from runyard.streams.reader import StreamState
 from runyard_gateway.from_rows import committed_frames, settled_frames
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.sse import SSE_HEADERS, encode, stream_sse
@@ -20,17 +21,38 @@ Headers = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewStream:
-    """The stream of a call that was just accepted: everything of it is still to come."""
+    """The stream of a call that was just accepted: everything of it is still to come.
+
+    `receipt` of input that steers a running invocation: told first, under the number of the newest frame; the
+    invocation's stream follows from there.
+    """
 
     gateway: Gateway
     stream_id: StreamId
     request_id: str
     headers: Mapping[str, str]
+    receipt: Mapping[str, object] | None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _headers(self.stream_id, self.headers)
+        cursor, first = 0, b""
+        if self.receipt is not None:
+            cursor = await self._tip()
+            first = encode(Frame(cursor, *event_payload(FrameEvent.QUEUED, dict(self.receipt))))
         async with self.gateway.hub.watch(self.stream_id) as tail:
-            await stream_sse(scope, receive, send, tail, 0, headers=headers, request_id=self.request_id)
+            await stream_sse(
+                scope, receive, send, tail, cursor, headers=headers, first=first, request_id=self.request_id
+            )
+
+    async def _tip(self) -> int:
+        """The newest frame's number; before the terminal one, which this reader has not seen."""
+        try:
+            info = await self.gateway.store.info(self.stream_id)
+        except StoreUnavailable:
+            return 0
+        if info is None:
+            return 0
+        return info.last - 1 if info.state is StreamState.CLOSED else info.last
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,10 +23,8 @@ def run_view(run: Run, *, stream_id: str, waiting: Sequence[Input] = ()) -> dict
         "error": run.error and {"code": run.error["code"], "message": run.error["message"]},
         "streamId": stream_id,
         "invocationId": run.invocation_id,
-        "pendingInput": [
-            {"id": item.id, "text": _text(item.content), "at": to_iso(item.created_at)} for item in waiting
-        ],
-        "cancelRequested": False,
+        "pendingInput": [input_view(item) for item in waiting],
+        "cancelRequested": run.cancel_requested,
         "context": None,
         "steps": run.steps,
         "messageCount": run.last_seq,
@@ -37,6 +35,10 @@ def run_view(run: Run, *, stream_id: str, waiting: Sequence[Input] = ()) -> dict
         "createdAt": to_iso(run.created_at),
         "lastActivityAt": to_iso(run.last_activity_at),
     }
+
+
+def input_view(item: Input) -> dict[str, Any]:
+    return {"id": item.id, "text": _text(item.content), "at": to_iso(item.created_at)}
 
 
 def message_view(message: Message) -> dict[str, Any]:

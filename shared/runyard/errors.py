@@ -109,6 +109,19 @@ class AgentMismatch(CallerError):
     status = 409
 
 
+class AlreadyFolded(CallerError):
+    """The input can no longer be taken back. Fields: `inputId`, `seq` of the row that holds it."""
+
+    code = "ALREADY_FOLDED"
+    status = 409
+
+
+class InputQueueFull(CallerError):
+    code = "AGENT_INPUT_QUEUE_FULL"
+    status = 429
+    retryable = True
+
+
 class RunBusy(CallerError):
     code = "RUN_BUSY"
     status = 409
@@ -202,6 +215,10 @@ class Signal(Exception):
 
 class GenerationLost(Signal):
     """A write was refused: the run's generation is not the one its worker claimed."""
+
+
+class HandOver(Signal):
+    """The worker leaves, and the run stands at a boundary: another worker goes on with it."""
 
 
 class WorkerGone(Signal):

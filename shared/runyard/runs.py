@@ -107,4 +107,5 @@ class FinishReason(StrEnum):
     CONTEXT_WINDOW_EXCEEDED = "model_context_window_exceeded"
 
     MAX_STEPS = "max_steps"
+    CANCELLED = "cancelled"
     ERROR = "error"

@@ -13,9 +13,9 @@ from tests.contract.store import contents, new_turn
 from tests.databases import on_sqlite
 
 from runyard.db import engine
-from runyard.db.accept import accept_turn
 from runyard.db.engine import Database
 from runyard.db.tables import agent_runs
+from runyard.lifecycle.accept import accept_turn
 
 pytestmark = pytest.mark.anyio
 

@@ -1,25 +1,26 @@
 """The calls of one turn, through the ledger: planned, started, finished, then all results as one user message."""
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from runyard.authoring.context import RunContext
 from runyard.authoring.tools import Tool
+from runyard.blocks import CANCELLED, Block, tool_result, tool_uses
 from runyard.clock import now_ms
 from runyard.db import turns
 from runyard.db.engine import Database
 from runyard.db.records import Message
-from runyard.db.turns import FinishedCall, Held
+from runyard.db.turns import Boundary, FinishedCall, Held
 from runyard.errors import CommitUnknown
 from runyard_workers.calls import CallOutcome, ReadyCall, plan_batch, run_group
 from runyard_workers.commits import commit, commit_repeatable
 from runyard_workers.contexts import Contexts
 from runyard_workers.liveness import Liveness
 from runyard_workers.output import Output
-from runyard_workers.results import ToolResult
+from runyard_workers.results import ToolResult, error_result
 from runyard_workers.threads import ToolThreads
-from runyard_workers.transcript import Block, tool_result, tool_uses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +34,14 @@ class Batches:
     liveness: Liveness
     output: Output
     contexts: Contexts
+    cancelled: asyncio.Event
+    running: list[ReadyCall] = field(default_factory=list)
 
-    async def run(self, turn: Message) -> list[Block]:
-        """Answer every call of an assistant row; returns the content of the user row, which is committed.
+    async def run(self, turn: Message) -> Boundary:
+        """Answer every call of an assistant row; returns the tool boundary that was committed.
 
-        Each result is stored as it comes, the last one together with the row.
+        Each result is stored as it comes, the last one together with the row. Once the run is cancelled, no further
+        call starts.
 
         Raises:
             GenerationLost: the run belongs to another worker; tools that run are dropped.
@@ -47,45 +51,62 @@ class Batches:
         ledger = await self.database.read(turns.load_calls, self.held.run_id, turn.seq)
         batch = plan_batch(blocks, ledger, self.tools)
         results = batch.finished | batch.refused
-        unstored = [_finished(index, result) for index, result in batch.refused.items()]
-        told = [CallOutcome(index=index, result=result, duration_ms=0) for index, result in batch.refused.items()]
+        unstored = [_outcome(index, result) for index, result in batch.refused.items()]
         for group in batch.groups:
+            if self.cancelled.is_set():
+                skipped = [_outcome(call.index, error_result(CANCELLED)) for call in group]
+                results |= {outcome.index: outcome.result for outcome in skipped}
+                unstored += skipped
+                continue
             await self._start(turn, group, blocks, unstored)
-            self._tell(told, blocks)
-            unstored, told = [], []
-            async with contextlib.aclosing(run_group(group, self.threads, self._context_of(turn))) as outcomes:
-                async for outcome in outcomes:
-                    results[outcome.index] = outcome.result
-                    unstored, told = [_finished(outcome.index, outcome.result)], [outcome]
-                    if len(results) < len(blocks):
-                        await self._finish(turn, unstored[0])
-                        self._tell(told, blocks)
-                        unstored, told = [], []
+            unstored = []
+            outcomes = run_group(group, self.threads, self._context_of(turn), self.cancelled)
+            self.running.extend(group)
+            try:
+                async with contextlib.aclosing(outcomes):
+                    async for outcome in outcomes:
+                        results[outcome.index] = outcome.result
+                        unstored = [outcome]
+                        if len(results) < len(blocks):
+                            await self._finish(turn, outcome)
+                            self._tell(unstored, blocks)
+                            unstored = []
+            finally:
+                self.running.clear()
+        return await self._append(turn, blocks, results, unstored)
+
+    def may_be_dropped(self) -> bool:
+        """Whether nothing runs now that could not be run again."""
+        return all(call.tool.idempotent for call in self.running)
+
+    async def _append(
+        self, turn: Message, blocks: Sequence[Block], results: Mapping[int, ToolResult], unstored: list[CallOutcome]
+    ) -> Boundary:
         content = [
             tool_result(block["id"], results[index].content, is_error=results[index].is_error)
             for index, block in enumerate(blocks)
         ]
         try:
-            await commit(
+            boundary = await commit(
                 self.database,
                 turns.append_results,
                 self.held,
                 turn.seq,
-                finished=unstored,
-                content=content,
+                finished=[_finished(outcome) for outcome in unstored],
+                results=content,
                 at=now_ms(),
             )
         except CommitUnknown:
             # The run is loaded anew: what only memory holds must be in the ledger by then.
-            for call in unstored:
-                await self._finish(turn, call)
-            self._tell(told, blocks)
+            for outcome in unstored:
+                await self._finish(turn, outcome)
+            self._tell(unstored, blocks)
             raise
-        self._tell(told, blocks)
-        return content
+        self._tell(unstored, blocks)
+        return boundary
 
     async def _start(
-        self, turn: Message, group: Sequence[ReadyCall], blocks: Sequence[Block], refused: Sequence[FinishedCall]
+        self, turn: Message, group: Sequence[ReadyCall], blocks: Sequence[Block], refused: Sequence[CallOutcome]
     ) -> None:
         await self.liveness.wait()
         await commit_repeatable(
@@ -94,13 +115,15 @@ class Batches:
             self.held,
             turn.seq,
             starting=[call.index for call in group],
-            finished=refused,
+            finished=[_finished(outcome) for outcome in refused],
             at=now_ms(),
         )
+        self._tell(refused, blocks)
         for call in group:
             self.output.tool_start(blocks[call.index])
 
-    async def _finish(self, turn: Message, call: FinishedCall) -> None:
+    async def _finish(self, turn: Message, outcome: CallOutcome) -> None:
+        call = _finished(outcome)
         await commit_repeatable(self.database, turns.finish_call, self.held, turn.seq, call, at=now_ms())
 
     def _tell(self, outcomes: Sequence[CallOutcome], blocks: Sequence[Block]) -> None:
@@ -114,5 +137,11 @@ class Batches:
         return context_of
 
 
-def _finished(index: int, result: ToolResult) -> FinishedCall:
-    return FinishedCall(index=index, content=result.content, is_error=result.is_error)
+def _outcome(index: int, result: ToolResult) -> CallOutcome:
+    """Of a call that does not run."""
+    return CallOutcome(index=index, result=result, duration_ms=0)
+
+
+def _finished(outcome: CallOutcome) -> FinishedCall:
+    result = outcome.result
+    return FinishedCall(index=outcome.index, content=result.content, is_error=result.is_error)

@@ -18,9 +18,9 @@ import structlog
 from runyard.db import workers
 from runyard.db.claims import GivenBack
 from runyard.db.engine import sync_engine
-from runyard.db.workers import Registration
+from runyard.db.workers import OwnRun, Registration
 from runyard.errors import StartError, WorkerGone
-from runyard.ids import RunId, WorkerId
+from runyard.ids import WorkerId
 from runyard_workers.death_watch import DeathWatch
 from runyard_workers.liveness import Liveness
 
@@ -50,7 +50,7 @@ class Beat:
         registration: Callable[[], Registration],
         *,
         liveness: Liveness,
-        on_beat: Callable[[dict[RunId, int]], None],
+        on_beat: Callable[[list[OwnRun]], None],
         on_gone: Callable[[], None],
         on_given_back: Callable[[list[GivenBack]], None],
     ) -> None:

@@ -12,12 +12,15 @@ from typing import Any
 
 from runyard.authoring.context import RunContext
 from runyard.authoring.tools import InvalidToolInput, Tool
+from runyard.blocks import INTERRUPTED, Block
 from runyard.db.records import Call
 from runyard.runs import CallState
 from runyard_workers.author_code import FailedError, OverstayedError, run_author_code
 from runyard_workers.results import ToolResult, UnserializableResult, describe_exception, error_result, to_result
 from runyard_workers.threads import ToolThreads
-from runyard_workers.transcript import INTERRUPTED, Block
+
+CANCEL_GRACE_S = 10.0
+CANCEL_GRACE_MS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,17 +78,41 @@ def plan_batch(blocks: Sequence[Block], ledger: Sequence[Call], tools: Mapping[s
 
 
 async def run_group(
-    group: Sequence[ReadyCall], threads: ToolThreads, context_of: Callable[[ReadyCall], RunContext]
+    group: Sequence[ReadyCall],
+    threads: ToolThreads,
+    context_of: Callable[[ReadyCall], RunContext],
+    cancelled: asyncio.Event,
 ) -> AsyncGenerator[CallOutcome, None]:
-    """Run calls at the same time; outcomes as they come. Close it (`aclosing`) to drop what still runs."""
-    tasks = [asyncio.create_task(_run(call, threads, context_of(call)), name=call.call_id) for call in group]
+    """Run calls at the same time; outcomes as they come. Close it (`aclosing`) to drop what still runs.
+
+    Once `cancelled` is set the tools are told, and have 10 s; what runs then is left behind as interrupted.
+    """
+    contexts = [context_of(call) for call in group]
+    tasks = {
+        asyncio.create_task(_run(call, threads, context), name=call.call_id): call
+        for call, context in zip(group, contexts, strict=True)
+    }
     pending = set(tasks)
+    cancel = asyncio.create_task(cancelled.wait())
     try:
         while pending:
-            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            watched = pending | ({cancel} if not cancel.done() else set())
+            limit_s = CANCEL_GRACE_S if cancel.done() else None
+            done, _ = await asyncio.wait(watched, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             for task in [task for task in tasks if task in done]:
+                pending.discard(task)
                 yield task.result()
+            if cancel in done:
+                for context in contexts:
+                    context.cancelled.set()
+            elif not done:
+                for task in [task for task in tasks if task in pending]:
+                    yield CallOutcome(
+                        index=tasks[task].index, result=error_result(INTERRUPTED), duration_ms=CANCEL_GRACE_MS
+                    )
+                return
     finally:
+        cancel.cancel()
         for task in pending:
             task.cancel()
 

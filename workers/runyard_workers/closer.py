@@ -7,19 +7,17 @@ first; the script lets the first close win.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
 from runyard.db.closes import mark_closed, set_closing_base
 from runyard.db.engine import Database
 from runyard.errors import StoreUnavailable
-from runyard.frames import FrameEvent, Payload, event_payload, text_payload
-from runyard.ids import InvocationId, RunId, StreamId
-from runyard.outcomes import terminal_payload
-from runyard.streams.ops import Close, Status
+from runyard.ids import InvocationId
+from runyard.lifecycle.endings import RESET_DISTANCE, Ending
+from runyard.streams.ops import Status
 from runyard.streams.store import FrameStore
 from runyard_workers.stream_writer import StreamWriter, WriterState
 
@@ -30,47 +28,7 @@ CLOSES_A_CALL = 50
 UNCLOSED_MAX = 5_000
 """While Redis is away for long; beyond it the oldest are left to whoever finds them by their rows."""
 
-RESET_DISTANCE = 1_000_000
-"""A reset's first number is this far above the highest known: no cursor of before can reach it."""
-
-WITHDRAW_ALL = event_payload(FrameEvent.REWIND, {"toSeq": 0, "length": 0})
-
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ending:
-    """An invocation as it was settled. `text`: the answer text that its rows hold."""
-
-    run_id: RunId
-    invocation_id: InvocationId
-    stream_id: StreamId
-    request_id: str
-    result: dict[str, Any]
-    error: dict[str, Any] | None
-    last_frame: int
-    last_seq: int
-    last_role: str
-    text: str
-
-    def close(self, *, base: int = 0) -> Close:
-        """`base`: begins the stream anew from this number, since Redis holds fewer frames than were committed."""
-        return Close(
-            stream_id=self.stream_id,
-            settled_last=self.last_frame,
-            frames=[
-                event_payload(FrameEvent.MESSAGE, {"seq": self.last_seq, "role": self.last_role}),
-                terminal_payload(result=self.result, error=self.error, request_id=self.request_id),
-            ],
-            rewind=event_payload(FrameEvent.REWIND, {"toSeq": self.last_frame, "length": len(self.text)}),
-            base=base,
-            base_frames=whole_text(self.text) if base else (),
-        )
-
-
-def whole_text(text: str) -> list[Payload]:
-    """What a reset begins with: everything withdrawn, then the committed text."""
-    return [WITHDRAW_ALL, text_payload(text)] if text else [WITHDRAW_ALL]
 
 
 class _Unclosed(NamedTuple):

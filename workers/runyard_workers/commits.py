@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import structlog
 
-from runyard.db.engine import Database, P, Work
+from runyard.db.engine import Database, P, T, Work
 from runyard.errors import CommitUnknown, StoreUnavailable
 
 RETRY_MIN_S, RETRY_MAX_S = 0.2, 5.0
@@ -14,7 +14,7 @@ RETRY_MIN_S, RETRY_MAX_S = 0.2, 5.0
 log = structlog.get_logger()
 
 
-async def commit(database: Database, work: Work[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+async def commit(database: Database, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a transaction until it is committed, for as long as the database is away.
 
     Paid work is not thrown away: a model's turn waits here until it can be stored. Should the run change hands

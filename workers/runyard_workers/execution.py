@@ -6,49 +6,50 @@ the same generation. Frames of work that was not committed are withdrawn.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import structlog
 
+from runyard.blocks import Block, text_of, tool_uses
 from runyard.clock import now_ms
 from runyard.db import turns
-from runyard.db.claims import Claim
+from runyard.db.claims import Claim, GivenBack
 from runyard.db.deaths import crash_reason
-from runyard.db.records import Call, Message
-from runyard.db.turns import AssistantTurn, Held, PlannedCall
-from runyard.errors import GenerationLost, InternalError, MaxSteps, RunCrashed, RunyardError, Signal, StoreUnavailable
+from runyard.db.records import Call, Input, Message
+from runyard.db.turns import AssistantTurn, Boundary, Held, PlannedCall, Settlement
+from runyard.errors import GenerationLost, HandOver, InternalError, RunCrashed, RunyardError, Signal, StoreUnavailable
+from runyard.lifecycle import settling
+from runyard.lifecycle.endings import Ending, ending, stored_ending
 from runyard.runs import FinishReason, RunStatus
-from runyard_workers import settlement
 from runyard_workers.batch import Batches
 from runyard_workers.catalog import LoadedAgent
-from runyard_workers.closer import Ending
 from runyard_workers.commits import backoff, commit
 from runyard_workers.contexts import Contexts
 from runyard_workers.output import Output
-from runyard_workers.prices import Cost, cost
 from runyard_workers.progress import Progress
-from runyard_workers.prompts import system_prompt
-from runyard_workers.providers.model import ModelRequest
 from runyard_workers.services import Services
-from runyard_workers.settlement import End
-from runyard_workers.transcript import Block, request_messages, tool_uses
-from runyard_workers.turn import ModelCall, StreamedTurn
+from runyard_workers.steps import ModelSteps, StoppedError
 
 log = structlog.get_logger()
 
 
 class Execution:
-    """Owned by the runner, which cancels its task to drop the run."""
+    """Owned by the runner, which cancels its task to drop the run.
+
+    `replacement`: the call that is next on this run, once `run` has returned.
+    """
 
     def __init__(self, services: Services, claim: Claim, loaded: LoadedAgent) -> None:
+        self.held = Held(run_id=claim.run.id, invocation_id=claim.invocation.id, generation=claim.run.generation)
+        self.replacement: GivenBack | None = None
         self._services = services
         self._claim = claim
-        self._agent = loaded.agent
-        self._tools = {tool.name: tool for tool in self._agent.tools}
-        self._options: dict[str, Any] = claim.invocation.options
-        self.held = Held(run_id=claim.run.id, invocation_id=claim.invocation.id, generation=claim.run.generation)
+        self._tools = {tool.name: tool for tool in loaded.agent.tools}
         self._output = Output(services, claim, self.held)
-        self._contexts = Contexts(claim=claim, output=self._output, resources=services.resources)
+        self._cancelled = asyncio.Event()
+        self._leaving = False
+        if claim.run.cancel_requested:
+            self._cancelled.set()
+        contexts = Contexts(claim=claim, output=self._output, resources=services.resources)
         self._batches = Batches(
             database=services.database,
             held=self.held,
@@ -56,26 +57,47 @@ class Execution:
             threads=services.threads,
             liveness=services.liveness,
             output=self._output,
-            contexts=self._contexts,
+            contexts=contexts,
+            cancelled=self._cancelled,
         )
+        self._model = ModelSteps(services, claim, loaded.agent, self._output, contexts)
         self._rows: list[Message] = []
         self._is_claimed_copy = True
-        self._progress = Progress.stored(claim.run, claim.invocation)
         self._log = log.bind(run_id=claim.run.id, invocation_id=claim.invocation.id, generation=claim.run.generation)
 
+    def cancel(self) -> None:
+        """A person stops the run: its row says so. The model's call is aborted, tools are told."""
+        if not self._cancelled.is_set():
+            self._log.info("run is being cancelled")
+            self._cancelled.set()
+            self._model.stop()
+
+    def leave(self) -> None:
+        """The worker leaves: give the run up at its next boundary (`HandOver`)."""
+        self._leaving = True
+
+    def may_be_dropped(self) -> bool:
+        """Whether another worker could begin again what goes on: a model's call, or tools that are idempotent."""
+        return self._batches.may_be_dropped()
+
     async def run(self) -> None:
-        """Drive the run until it is settled, however often the database goes away.
+        """Drive the run until it is settled.
 
         Raises:
-            GenerationLost: the run belongs to another worker; nothing was written since.
+            GenerationLost: the run belongs to another worker now; nothing was written since.
+            HandOver: the worker leaves and the run stands at a boundary, its frames sent.
         """
         try:
-            ending = await self._until_settled()
+            end = await self._until_settled()
+        except HandOver:
+            await self._output.flush()
+            self._output.leave().release()
+            raise
         except BaseException:
             self._output.leave().release()
             raise
-        self._services.closer.close(ending, self._output.leave())
-        self._log.info("run settled", status=ending.result["status"], steps=ending.result["steps"])
+        self._services.closer.close(end, self._output.leave())
+        self._log.info("run settled", status=end.result["status"], steps=end.result["steps"])
 
     async def _until_settled(self) -> Ending:
         delays = backoff()
@@ -88,9 +110,9 @@ class Execution:
 
     async def _attempt(self) -> Ending:
         try:
-            ending = await self._load()
-            if ending is not None:
-                return ending
+            settled = await self._load()
+            if settled is not None:
+                return settled
             await self._output.align(self._rows)
             if reason := crash_reason(self._claim.invocation.deaths):
                 raise RunCrashed(reason)
@@ -116,92 +138,62 @@ class Execution:
                 transcript = await database.read(turns.load_messages, self.held.run_id)
             self._rows = transcript
             return None
-        run, invocation = await database.read(turns.load_run, self.held.run_id)
-        if run.generation != self.held.generation or invocation.id != self.held.invocation_id:
-            raise GenerationLost(self.held.run_id)
+        run, invocation = await database.read(turns.load_held, self.held)
         self._rows = await database.read(turns.load_messages, self.held.run_id)
-        self._progress = Progress.stored(run, invocation)
-        if run.status is not RunStatus.RUNNING:
-            return settlement.stored_ending(invocation, self._rows)
+        if invocation.settled_at is not None:
+            return stored_ending(invocation, self._rows)
+        if run.generation != self.held.generation or run.status is not RunStatus.RUNNING:
+            raise GenerationLost(self.held.run_id)
+        self._model.progress = Progress.stored(run, invocation)
         return None
 
     async def _steps(self) -> Ending:
         while True:
             last = self._rows[-1]
             if last.role == "assistant":
-                results = await self._batches.run(last)
-                self._append(settlement.results_row(self.held, last.seq + 1, results, at=now_ms()))
-                continue
-            streamed, price = await self._call_model()
-            row = self._assistant_turn(streamed, price)
-            if row.stop_reason != FinishReason.TOOL_USE or not tool_uses(row.content):
-                return await self._settle(settlement.completed(self._claim, self._progress, self._rows, row))
-            await self._append_turn(row, streamed.turn.broken_inputs)
+                boundary = await self._batches.run(last)
+                self._rows += boundary.appended
+                self._output.appended(boundary)
+                if boundary.cancel_requested:
+                    self._cancelled.set()
+            elif self._cancelled.is_set():
+                if (settled := await self._end_turn(None, [])) is not None:
+                    return settled
+            elif self._leaving:
+                raise HandOver(self.held.run_id)
+            elif (settled := await self._step()) is not None:
+                return settled
 
-    async def _append_turn(self, turn: AssistantTurn, broken_inputs: Mapping[str, str]) -> None:
-        blocks, at = tool_uses(turn.content), now_ms()
+    async def _step(self) -> Ending | None:
+        """One model call and the boundary behind it; the ending, if the boundary is the last one."""
+        try:
+            step = await self._model.call(self._rows)
+        except StoppedError as stopped:
+            return await self._end_turn(stopped.turn, [])
+        blocks = tool_uses(step.turn.content)
+        if step.turn.stop_reason == FinishReason.TOOL_USE and blocks:
+            await self._append_turn(step.turn, blocks, step.broken_inputs)
+            return None
+        return await self._end_turn(step.turn, settling.cut_calls(blocks, step.turn.stop_reason))
+
+    async def _append_turn(
+        self, turn: AssistantTurn, blocks: Sequence[Block], broken_inputs: Mapping[str, str]
+    ) -> None:
         calls = [self._plan(block, broken_inputs) for block in blocks]
-        await commit(self._services.database, turns.append_turn, self.held, turn, calls, self._progress.totals(), at=at)
-        self._append(settlement.turn_row(self.held, turn, at=at))
+        row = await commit(
+            self._services.database,
+            turns.append_turn,
+            self.held,
+            turn,
+            calls,
+            self._model.progress.totals(),
+            at=now_ms(),
+        )
+        self._rows.append(row)
+        self._output.message(row.seq, row.role)
         for block in blocks:
             if block["id"] in broken_inputs:
                 self._output.tool(block, is_error=True, duration_ms=0)
-
-    def _append(self, row: Message) -> None:
-        self._rows.append(row)
-        self._output.message(row.seq, row.role)
-
-    async def _call_model(self) -> tuple[StreamedTurn, Cost]:
-        agent, options = self._agent, self._options
-        max_steps = min(options.get("maxSteps", agent.max_steps), agent.max_steps)
-        if self._progress.steps >= max_steps:
-            raise MaxSteps(f"Agent exceeded {max_steps} tool round-trips")
-        provider, model = self._services.providers.resolve(
-            options.get("model") or agent.model or self._services.default_model
-        )
-        request = ModelRequest(
-            model=model,
-            system=await system_prompt(agent, self._contexts.of_prompt(), self._services.threads),
-            messages=request_messages(self._rows),
-            tools=[
-                {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
-                for tool in agent.tools
-            ],
-            max_tokens=min(options.get("maxTokens", agent.max_tokens), agent.max_tokens),
-            options=agent.provider_options,
-        )
-        await self._services.liveness.wait()
-        call = ModelCall(
-            provider,
-            request,
-            self._output.writer,
-            stream_thinking=agent.stream_thinking,
-            silence_s=agent.timeout_s,
-        )
-        try:
-            streamed = await call.run()
-        except Exception:
-            if call.spent is not None:
-                usage, model = call.spent
-                self._progress = self._progress.plus_spent(usage, cost(model, usage))
-            raise
-        price = cost(streamed.turn.model, streamed.turn.usage)
-        self._progress = self._progress.plus_step(streamed.turn.usage, price)
-        return await self._output.flushed(streamed, self._rows), price
-
-    def _assistant_turn(self, streamed: StreamedTurn, price: Cost) -> AssistantTurn:
-        turn = streamed.turn
-        return AssistantTurn(
-            seq=self._rows[-1].seq + 1,
-            content=turn.content,
-            model=turn.model,
-            usage=turn.usage.to_dict(),
-            cost=price.to_dict(),
-            stop_reason=turn.stop_reason,
-            duration_ms=streamed.duration_ms,
-            first_frame=streamed.first_frame,
-            last_frame=streamed.last_frame,
-        )
 
     def _plan(self, block: Block, broken_inputs: Mapping[str, str]) -> PlannedCall:
         tool = self._tools.get(block["name"])
@@ -212,31 +204,81 @@ class Execution:
             refusal=broken_inputs.get(block["id"]),
         )
 
+    async def _end_turn(self, turn: AssistantTurn | None, results: list[Block]) -> Ending | None:
+        """The terminal boundary; None: what steers the run became its next turn.
+
+        An empty turn is not stored.
+        """
+        run, invocation, totals = self._claim.run, self._claim.invocation, self._model.progress.totals()
+        stored = turn if turn is not None and turn.content else None
+        last_frame = self._output.writer.last if turn is None else turn.last_frame
+
+        def conclude(appended: Sequence[Message], cancelled: bool, _unanswered: Sequence[Input]) -> Settlement:
+            if cancelled or turn is None:
+                rows = [*self._rows, *appended]
+                return settling.cancelled(run, invocation, totals, rows, last_frame=last_frame)
+            return settling.completed(
+                run,
+                invocation,
+                totals,
+                text=text_of(turn.content),
+                model=turn.model,
+                finish_reason=turn.stop_reason,
+                last_frame=last_frame,
+            )
+
+        await self._output.flush()
+        boundary = await commit(
+            self._services.database,
+            turns.end_turn,
+            self.held,
+            turn=stored,
+            results=results,
+            conclude=conclude,
+            totals=totals,
+            at=now_ms(),
+        )
+        return self._passed(boundary)
+
     async def _fail(self, error: RunyardError) -> Ending:
         last_frame = self._output.withdraw(self._rows)
         try:
             ledger = await self._services.database.read(turns.load_calls, self.held.run_id, self._rows[-1].seq)
-            return await self._settle(self._failed(error, ledger, last_frame))
+            return await self._settle_failed(error, ledger, last_frame)
         except (Signal, StoreUnavailable):
             raise
         except Exception:  # noqa: BLE001 - see below
             # Nothing can be made of its rows. It ends all the same: given back, it would fail on every worker in turn.
             self._log.exception("run ends with its calls open")
-            return await self._settle(self._failed(error, None, last_frame))
+            return await self._settle_failed(error, None, last_frame)
 
-    def _failed(self, error: RunyardError, ledger: Sequence[Call] | None, last_frame: int) -> End:
-        return settlement.failed(self._claim, self._progress, self._rows, ledger, error, last_frame=last_frame)
+    async def _settle_failed(self, error: RunyardError, ledger: Sequence[Call] | None, last_frame: int) -> Ending:
+        run, invocation, totals = self._claim.run, self._claim.invocation, self._model.progress.totals()
 
-    async def _settle(self, end: End) -> Ending:
+        def conclude(appended: Sequence[Message], cancelled: bool, unanswered: Sequence[Input]) -> Settlement:
+            rows = [*self._rows, *appended]
+            if cancelled:
+                return settling.cancelled(run, invocation, totals, rows, last_frame=last_frame)
+            return settling.failed(run, invocation, totals, rows, error, unanswered=unanswered, last_frame=last_frame)
+
         await self._output.flush()
-        await commit(
+        boundary = await commit(
             self._services.database,
-            turns.settle,
+            turns.fail_turn,
             self.held,
-            end.settlement,
-            self._progress.totals(),
-            turn=end.turn,
-            results=end.results,
+            results=settling.open_calls(self._rows, ledger, not_started=settling.NOT_STARTED),
+            conclude=conclude,
+            totals=totals,
             at=now_ms(),
         )
-        return end.ending
+        settled = self._passed(boundary)
+        assert settled is not None, "a failure ends the invocation"
+        return settled
+
+    def _passed(self, boundary: Boundary) -> Ending | None:
+        self._rows += boundary.appended
+        if boundary.settlement is None:
+            self._output.appended(boundary)
+            return None
+        self.replacement = boundary.replacement
+        return ending(self._claim.invocation, boundary.settlement, self._rows)

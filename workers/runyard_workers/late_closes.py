@@ -8,8 +8,8 @@ from runyard.db import closes, turns
 from runyard.db.engine import Database
 from runyard.db.records import Invocation
 from runyard.errors import StoreUnavailable
+from runyard.lifecycle.endings import stored_ending
 from runyard_workers.closer import Closer
-from runyard_workers.settlement import stored_ending
 
 SWEEP_S = 5.0
 

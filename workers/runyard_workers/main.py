@@ -24,6 +24,7 @@ from runyard.settings import Settings
 from runyard.streams.connect import connect
 from runyard.streams.store import FrameStore
 from runyard_workers.beat import Beat
+from runyard_workers.cancel_wakeups import hear_cancels
 from runyard_workers.catalog import Catalog, load_folder
 from runyard_workers.claimer import Claimer
 from runyard_workers.closer import Closer
@@ -65,29 +66,40 @@ def load_agents(settings: Settings) -> Catalog:
 
 
 async def run_worker(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT, then give every run back.
+    """Serve until SIGTERM or SIGINT, then hand every run over; a second signal gives all back where they are.
 
     Raises:
         StartError: a part that the worker cannot do without is missing.
     """
-    stop = asyncio.Event()
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def leave() -> None:
+        (hurry if stop.is_set() else stop).set()
+
     for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+        asyncio.get_running_loop().add_signal_handler(name, leave)
     catalog = load_agents(settings)
     await asyncio.to_thread(wait_for_revision, settings.database_url)
-    async with _services(settings, catalog) as services:
-        await _serve(settings, services, stop)
+    async with _redis(settings) as client, _services(settings, catalog, client) as services:
+        await _serve(settings, services, client, stop, hurry)
     log.info("worker left")
 
 
 @contextlib.asynccontextmanager
-async def _services(settings: Settings, catalog: Catalog) -> AsyncIterator[Services]:
+async def _redis(settings: Settings) -> AsyncIterator[Redis]:
+    client = connect(settings.redis_url)
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+@contextlib.asynccontextmanager
+async def _services(settings: Settings, catalog: Catalog, client: Redis) -> AsyncIterator[Services]:
     """Opens what the runs share, and closes it in the opposite order."""
     async with contextlib.AsyncExitStack() as stack:
         database = Database(settings.database_url, pool_size=POOL_SIZE)
         stack.push_async_callback(database.close)
-        client = connect(settings.redis_url)
-        stack.push_async_callback(client.aclose)
         store = FrameStore(
             client,
             prefix=settings.prefix,
@@ -115,7 +127,9 @@ async def _services(settings: Settings, catalog: Catalog) -> AsyncIterator[Servi
         )
 
 
-async def _serve(settings: Settings, services: Services, stop: asyncio.Event) -> None:
+async def _serve(
+    settings: Settings, services: Services, client: Redis, stop: asyncio.Event, hurry: asyncio.Event
+) -> None:
     slots = SlotPool(settings.worker_slots, is_alive=services.liveness.is_alive)
     broker = brokers.connect(settings.broker_url, prefix=settings.prefix, slots=slots)
     publisher = Publisher(broker, prefix=settings.prefix)
@@ -133,14 +147,13 @@ async def _serve(settings: Settings, services: Services, stop: asyncio.Event) ->
     consumption = Consumption(broker, prefix=settings.prefix, queues=settings.queues, on_wake=claimer.on_wake)
     consumption.start()
     slots.open()
-    try:
-        async with _background(claimer.run(), _tick(beat)):
+    async with _background(_tick(beat), hear_cancels(client, settings.prefix, runner.look_at)):
+        async with _background(claimer.run()):
             await stop.wait()
-            log.info("worker leaves")
-    finally:
+        log.info("worker leaves")
         slots.close()
         await asyncio.to_thread(consumption.stop)
-        await runner.give_back_all()
+        await runner.hand_over_all(settings.drain_s, hurry)
         with contextlib.suppress(TimeoutError):  # what is not closed is closed by another worker
             async with asyncio.timeout(CLOSE_WAIT_S):
                 await services.closer.drained()

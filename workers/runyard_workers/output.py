@@ -10,19 +10,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from runyard.blocks import Block, text_of
 from runyard.db import turns
 from runyard.db.claims import Claim
 from runyard.db.records import Message
-from runyard.db.turns import Held
+from runyard.db.turns import Boundary, Held
 from runyard.errors import StoreUnavailable
 from runyard.frames import FrameEvent, Payload, event_payload, text_payload
-from runyard.ids import InvocationId
-from runyard_workers.closer import RESET_DISTANCE, whole_text
+from runyard.lifecycle.endings import RESET_DISTANCE, committed_text, kept_last, whole_text
 from runyard_workers.commits import commit_repeatable
 from runyard_workers.flusher import StreamWriter
 from runyard_workers.services import Services
 from runyard_workers.stream_writer import WriterState
-from runyard_workers.transcript import Block, text_of
 from runyard_workers.turn import StreamedTurn
 
 FLUSH_BEFORE_COMMIT_S = 2.0
@@ -44,6 +43,13 @@ class Output:
     def message(self, seq: int, role: str) -> None:
         """Tell that a row of the transcript is committed."""
         self.writer.write(event_payload(FrameEvent.MESSAGE, {"seq": seq, "role": role}))
+
+    def appended(self, boundary: Boundary) -> None:
+        """Tell what a boundary's transaction appended, while the invocation goes on."""
+        for row in boundary.appended:
+            self.message(row.seq, row.role)
+        if boundary.steered:
+            self.writer.write(event_payload(FrameEvent.STEERED, {"inputIds": [item.id for item in boundary.steered]}))
 
     def tool_start(self, block: Block) -> None:
         self.writer.write(
@@ -88,7 +94,7 @@ class Output:
         if self.writer.broken or self.writer.last < kept or await self._is_other_redis():
             await self._reset(rows)
         elif self.writer.last > kept:
-            self.writer.write(rewind_payload(kept, rows, self._held.invocation_id))
+            self._rewind(kept, rows)
         self._status()
 
     async def flushed(self, streamed: StreamedTurn, rows: Sequence[Message]) -> StreamedTurn:
@@ -110,7 +116,7 @@ class Output:
 
     def kept_last(self, rows: Sequence[Message]) -> int:
         """The number of the last frame that the committed rows account for."""
-        return max([self._base_end(rows), *(row.last_frame or 0 for row in self._own(rows))])
+        return kept_last(rows, self._held.invocation_id, self._base)
 
     def withdraw(self, rows: Sequence[Message]) -> int:
         """Take back what no committed row accounts for: the run ends without it.
@@ -122,7 +128,7 @@ class Output:
         kept = self.kept_last(rows)
         if self.writer.state is not WriterState.LIVE or self.writer.last == kept:
             return kept  # whoever closes the stream withdraws what Redis has of it
-        return self.writer.write(rewind_payload(kept, rows, self._held.invocation_id))
+        return self._rewind(kept, rows)
 
     def leave(self) -> StreamWriter:
         """The run writes no more; the writer is its taker's to release."""
@@ -154,13 +160,9 @@ class Output:
         self._base, self._redis_run_id = base, redis_run_id
         self.writer.reset(base, whole_text(committed_text(rows, self._held.invocation_id)))
 
-    def _base_end(self, rows: Sequence[Message]) -> int:
-        if not self._base:
-            return 0
-        return self._base + (1 if committed_text(rows, self._held.invocation_id) else 0)
-
-    def _own(self, rows: Sequence[Message]) -> list[Message]:
-        return [row for row in rows if row.invocation_id == self._held.invocation_id]
+    def _rewind(self, kept: int, rows: Sequence[Message]) -> int:
+        length = len(committed_text(rows, self._held.invocation_id))
+        return self.writer.write(event_payload(FrameEvent.REWIND, {"toSeq": kept, "length": length}))
 
     def _status(self) -> None:
         self.writer.write(event_payload(FrameEvent.STATUS, {"status": "running"}))
@@ -194,15 +196,3 @@ class Sink:
     def _write_now(self, payload: Payload) -> None:
         if self._open:
             self._writer.write(payload)
-
-
-def committed_text(rows: Sequence[Message], invocation_id: InvocationId) -> str:
-    """The answer text that an invocation's rows hold: what a reader must have seen, after all rewinds."""
-    return "".join(
-        text_of(row.content) for row in rows if row.role == "assistant" and row.invocation_id == invocation_id
-    )
-
-
-def rewind_payload(to_seq: int, rows: Sequence[Message], invocation_id: InvocationId) -> Payload:
-    length = len(committed_text(rows, invocation_id))
-    return event_payload(FrameEvent.REWIND, {"toSeq": to_seq, "length": length})

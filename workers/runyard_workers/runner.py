@@ -1,17 +1,23 @@
-"""The runs of this process: started when claimed, dropped when lost, given back when the process leaves."""
+"""The runs of this process: started when claimed, cancelled when their rows say so, dropped when lost, given back when
+the process leaves.
+"""
 
 import asyncio
+from collections.abc import Sequence
 
 import structlog
 
 from runyard.db import claims
 from runyard.db.claims import Claim
-from runyard.errors import GenerationLost, StoreUnavailable
+from runyard.db.workers import OwnRun
+from runyard.errors import GenerationLost, HandOver, StoreUnavailable
 from runyard.ids import RunId
 from runyard.queue.wakeups import Publisher
 from runyard_workers.execution import Execution
 from runyard_workers.services import Services
 from runyard_workers.slots import SlotPool
+
+LEAVE_POLL_S = 0.2
 
 log = structlog.get_logger()
 
@@ -26,6 +32,7 @@ class Runner:
         self._services = services
         self._slots = slots
         self._publisher = publisher
+        self._executions: dict[Holding, Execution] = {}
         self._tasks: dict[Holding, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._missing: set[Holding] = set()
@@ -34,18 +41,21 @@ class Runner:
     def start(self, claim: Claim) -> None:
         """Execute a claimed run; takes over the slot."""
         holding = (claim.run.id, claim.run.generation)
-        task = asyncio.create_task(self._execute(claim), name=claim.run.id)
+        task = asyncio.create_task(self._execute(claim, holding), name=claim.run.id)
         self._tasks[holding] = task
         task.add_done_callback(lambda _: self._left(holding))
 
-    def compare(self, stored: dict[RunId, int]) -> None:
+    def compare(self, stored: Sequence[OwnRun]) -> None:
         """Hold what the beat read against what runs here.
 
-        A difference counts when two beats in a row show it: a claim or a settlement may be on its way between the two
-        readings. A run that is no longer ours is dropped; one that nobody runs here (its claim's commit had an unknown
-        outcome) is given back.
+        A run whose row asks for it is cancelled. A difference counts when two beats in a row show it: a claim or a
+        settlement may be on its way between the two readings. A run that is no longer ours is dropped; one that nobody
+        runs here (its claim's commit had an unknown outcome) is given back.
         """
-        theirs = set(stored.items())
+        for run in stored:
+            if run.cancel_requested:
+                self._cancel((run.id, run.generation))
+        theirs = {(run.id, run.generation) for run in stored}
         mine = set(self._tasks)
         missing, self._missing = self._missing, mine - theirs
         for holding in missing & self._missing:
@@ -54,6 +64,25 @@ class Runner:
         unheld, self._unheld = self._unheld, theirs - mine
         for holding in unheld & self._unheld:
             self._keep(asyncio.create_task(self._give_back(holding)))
+
+    def look_at(self, run_id: RunId) -> None:
+        """Something asks for this run's cancel; whether it is so, its row says."""
+        for holding in self._tasks:
+            if holding[0] == run_id:
+                self._keep(asyncio.create_task(self._cancel_if_asked(holding)))
+
+    async def _cancel_if_asked(self, holding: Holding) -> None:
+        try:
+            asked = await self._services.database.read(claims.is_cancel_requested, *holding)
+        except StoreUnavailable as error:
+            log.warning("cancel waits for the next beat", run_id=holding[0], error=str(error))
+            return
+        if asked:
+            self._cancel(holding)
+
+    def _cancel(self, holding: Holding) -> None:
+        if execution := self._executions.get(holding):
+            execution.cancel()
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._background.add(task)
@@ -64,13 +93,29 @@ class Runner:
         for task in self._tasks.values():
             task.cancel()
 
-    async def give_back_all(self) -> None:
-        """Stop every run where it is and put it back into the queue; returns when all are."""
-        leaving = dict(self._tasks)
-        for task in leaving.values():
+    async def hand_over_all(self, grace_s: float, hurry: asyncio.Event) -> None:
+        """Give every run back at its next boundary; returns when all have left.
+
+        After `grace_s` those that can be begun again elsewhere are stopped where they are. The others are waited for:
+        a tool that may have acted must not be cut, and its timeout bounds it. `hurry` gives all back at once.
+        """
+        for execution in self._executions.values():
+            execution.leave()
+        deadline = asyncio.get_running_loop().time() + grace_s
+        while self._tasks and not hurry.is_set():
+            await asyncio.wait([*self._tasks.values()], timeout=LEAVE_POLL_S, return_when=asyncio.FIRST_COMPLETED)
+            if asyncio.get_running_loop().time() >= deadline:
+                await self._stop([holding for holding, run in self._executions.items() if run.may_be_dropped()])
+        await self._stop(list(self._tasks))
+        await asyncio.gather(*map(self._give_back, self._unheld), *self._background)
+
+    async def _stop(self, leaving: Sequence[Holding]) -> None:
+        """Stop runs where they are and put them back into the queue."""
+        tasks = [self._tasks[holding] for holding in leaving]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*leaving.values(), return_exceptions=True)
-        await asyncio.gather(*map(self._give_back, {*leaving, *self._unheld}), *self._background)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*map(self._give_back, leaving))
 
     async def _give_back(self, holding: Holding) -> None:
         run_id, generation = holding
@@ -83,18 +128,25 @@ class Runner:
         if given is None:
             return
         log.info("run given back", run_id=run_id, generation=generation)
-        self._publisher.wake(run_id=given.run_id, invocation_id=given.invocation_id, queue=given.queue)
+        self._publisher.wake_all([given])
 
-    async def _execute(self, claim: Claim) -> None:
+    async def _execute(self, claim: Claim, holding: Holding) -> None:
         names = {"run_id": claim.run.id, "generation": claim.run.generation}
         try:
-            await Execution(self._services, claim, self._services.catalog.agents[claim.run.agent]).run()
+            execution = Execution(self._services, claim, self._services.catalog.agents[claim.run.agent])
+            self._executions[holding] = execution
+            await execution.run()
+            if execution.replacement is not None:
+                self._publisher.wake_all([execution.replacement])
         except GenerationLost:
             log.info("run changed hands", **names)
+        except HandOver:
+            await self._give_back(holding)
         except Exception:
             # Nothing was settled: the row still says running here, so the beat's comparison gives the run back.
             log.exception("run left by an unexpected error", **names)
 
     def _left(self, holding: Holding) -> None:
         del self._tasks[holding]
+        self._executions.pop(holding, None)
         self._slots.release()

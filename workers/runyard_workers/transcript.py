@@ -7,12 +7,8 @@ very next user message, results come before text, no text block is blank, no tur
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from runyard.blocks import INTERRUPTED, Block, Content, as_blocks, call_ids, tool_result, tool_uses
 from runyard.db.records import Message
-
-Block = dict[str, Any]
-Content = str | list[Block]
-
-INTERRUPTED = "tool execution was interrupted; it may have acted"
 
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 
@@ -29,38 +25,12 @@ def request_messages(rows: Iterable[Message]) -> list[dict[str, Any]]:
     return messages
 
 
-def tool_result(call_id: str, content: Content, *, is_error: bool) -> Block:
-    """A result block; `content` and `is_error` are left out where they say nothing."""
-    block: Block = {"type": "tool_result", "tool_use_id": call_id}
-    if content:
-        block["content"] = content
-    if is_error:
-        block["is_error"] = True
-    return block
-
-
-def tool_uses(content: Content) -> list[Block]:
-    """The blocks that ask for a tool of ours, in order; server tools are the provider's own."""
-    return [] if isinstance(content, str) else [block for block in content if block.get("type") == "tool_use"]
-
-
-def call_ids(content: Content) -> list[str]:
-    return [block["id"] for block in tool_uses(content)]
-
-
-def text_of(content: Content) -> str:
-    """The concatenated text blocks."""
-    if isinstance(content, str):
-        return content
-    return "".join(block["text"] for block in content if block.get("type") == "text")
-
-
 def _merged(turns: Iterable[tuple[str, Content]]) -> list[tuple[str, Content]]:
     """Adjacent ones of one role as one; without those that say nothing."""
     merged: list[tuple[str, Content]] = []
     for role, content in turns:
         if merged and content and merged[-1][0] == role:
-            merged[-1] = (role, _as_blocks(merged[-1][1]) + _as_blocks(content))
+            merged[-1] = (role, as_blocks(merged[-1][1]) + as_blocks(content))
         elif content:
             merged.append((role, content))
     return merged
@@ -92,22 +62,18 @@ def _without_open_server_calls(turns: list[tuple[str, Content]]) -> Iterator[tup
     One may still end in a later turn: in the last one, sent back to be gone on with, and beside a call of our own that
     the last user turn answers.
     """
-    ended = {block.get("tool_use_id") for _, content in turns for block in _as_blocks(content)}
+    ended = {block.get("tool_use_id") for _, content in turns for block in as_blocks(content)}
     for following, (role, content) in zip(range(len(turns) - 1, -1, -1), turns, strict=True):
-        kept = [block for block in _as_blocks(content) if block["type"] != "server_tool_use" or block["id"] in ended]
+        kept = [block for block in as_blocks(content) if block["type"] != "server_tool_use" or block["id"] in ended]
         may_end = following == 0 or (following == 1 and tool_uses(content))
-        yield role, content if may_end or len(kept) == len(_as_blocks(content)) else _sendable(kept)
+        yield role, content if may_end or len(kept) == len(as_blocks(content)) else _sendable(kept)
 
 
 def _answered(asked: list[str], content: Content) -> Content:
     """Results first, and one for each call: a call that a crash left open is answered as interrupted."""
     if isinstance(content, str) and not asked:
         return content
-    blocks = _as_blocks(content)
+    blocks = as_blocks(content)
     given = {block["tool_use_id"]: block for block in blocks if block.get("type") == "tool_result"}
     results = [given.get(call_id) or tool_result(call_id, INTERRUPTED, is_error=True) for call_id in asked]
     return results + [block for block in blocks if block.get("type") != "tool_result"]
-
-
-def _as_blocks(content: Content) -> list[Block]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content

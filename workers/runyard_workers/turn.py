@@ -34,7 +34,7 @@ class StreamedTurn:
 
 
 class ModelCall:
-    """`spent` is what the call has cost so far: it is paid for, also when it fails."""
+    """`spent` is what the call has cost so far, `said` the answer text: both count also when it fails or is stopped."""
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class ModelCall:
         self._stream_thinking = stream_thinking
         self._silence_s = silence_s
         self.spent: UsageSoFar | None = None
+        self.said: list[str] = []
 
     async def run(self) -> StreamedTurn:
         """Call the model and stream what it says.
@@ -91,6 +92,7 @@ class ModelCall:
     def _shows_work(self, event: ModelEvent) -> bool:
         match event:
             case TextDelta(text):
+                self.said.append(text)
                 self._writer.write(text_payload(text))
             case ThinkingDelta(text):
                 if self._stream_thinking:

@@ -1,13 +1,15 @@
 """Calls on a run: `POST /v1/agents/{agent}/runs` starts one, the others tell what became of it."""
 
+from dataclasses import replace
+
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from runyard.clock import now_ms
 from runyard.db import reads
-from runyard.db.accept import NewTurn
 from runyard.errors import InvalidArgs, ModelNotAllowed, RunNotFound
 from runyard.ids import new_input_id, new_invocation_id, new_run_id, new_stream_id
+from runyard.lifecycle.accept import NewTurn
 from runyard.runs import RunStatus
 from runyard_gateway import paging, waiting
 from runyard_gateway.accepting import accept
@@ -16,7 +18,7 @@ from runyard_gateway.directory import KnownAgent
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.gateway import Gateway, Operation
 from runyard_gateway.principal import Principal
-from runyard_gateway.requests import StartRun, known_query, query_int, read_body, wait_s, wants
+from runyard_gateway.requests import ContinueRun, StartRun, known_query, query_int, read_body, wait_s, wants
 from runyard_gateway.routes.agents import callable_agent
 from runyard_gateway.routes.runs import RUNS_DEFAULT, RUNS_MAX, run_not_found, time_position
 from runyard_gateway.streaming import NewStream
@@ -26,38 +28,60 @@ UNKNOWN_INVOCATION = "Invocation not found"
 
 
 async def start_run(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """Start or continue a run: the stream, the result (`Prefer: wait=N`), or 202 with `Location`."""
+    """Start a run, or continue or steer the one that is named."""
     known_query(request)
     agent = await callable_agent(gateway, request.path_params["agent"], principal)
     body = await read_body(request, StartRun, limit_bytes=gateway.settings.body_max_bytes)
+    if body.run_id is not None and body.session_id is not None:
+        raise InvalidArgs("runId and sessionId both name a run: give one", fields=["runId", "sessionId"])
+    turn = replace(
+        new_turn(gateway, request, principal, agent, body, continues=body.run_id),
+        session_id=body.session_id,
+        title=body.title,
+        metadata=body.metadata,
+    )
+    return await answer_call(gateway, request, principal, turn)
+
+
+async def answer_call(gateway: Gateway, request: Request, principal: Principal, turn: NewTurn) -> ASGIApp:
+    """Accept a turn and answer with the stream, the result (`Prefer: wait=N`), or 202 with `Location`."""
     seconds = wait_s(request)
-    turn = _turn(gateway, request, principal, agent, body)
-    run_id = await accept(gateway, turn)
+    accepted = await accept(gateway, turn)
+    location = f"/v1/invocations/{accepted.invocation_id}"
+    receipt = {"runId": accepted.run_id, "queued": accepted.queued, "inputId": turn.input_id}
     if wants(request) == "stream":
         return NewStream(
             gateway=gateway,
-            stream_id=turn.stream_id,
+            stream_id=accepted.stream_id,
             request_id=turn.request_id,
-            headers={"X-Run-Id": run_id, "Location": f"/v1/invocations/{turn.invocation_id}"},
+            headers={"X-Run-Id": accepted.run_id, "Location": location},
+            receipt=receipt if accepted.is_steering else None,
         )
-    location = {"Location": f"/v1/invocations/{turn.invocation_id}", "X-Stream-Id": turn.stream_id}
+    headers = {"Location": location, "X-Stream-Id": accepted.stream_id}
     if seconds is not None:
-        found = await waiting.settled(gateway, turn.invocation_id, principal.owner, seconds)
+        found = await waiting.settled(gateway, accepted.invocation_id, principal.owner, seconds)
         if found is not None:
-            return json_answer(invocation_view(*found), headers=location)
-    accepted = accepted_view(
-        run_id=run_id,
-        session_id=turn.session_id,
-        invocation_id=turn.invocation_id,
-        stream_id=turn.stream_id,
-        status=RunStatus.QUEUED,
+            return json_answer(invocation_view(*found), headers=headers)
+    view = accepted_view(
+        run_id=accepted.run_id,
+        session_id=accepted.session_id,
+        invocation_id=accepted.invocation_id,
+        stream_id=accepted.stream_id,
+        status=RunStatus.RUNNING if accepted.is_steering else RunStatus.QUEUED,
     )
-    return json_answer(accepted, status=202, headers=location)
+    return json_answer(view | receipt if accepted.is_steering else view, status=202, headers=headers)
 
 
-def _turn(gateway: Gateway, request: Request, principal: Principal, agent: KnownAgent, body: StartRun) -> NewTurn:
-    if body.run_id is not None and body.session_id is not None:
-        raise InvalidArgs("runId and sessionId both name a run: give one", fields=["runId", "sessionId"])
+def new_turn(
+    gateway: Gateway,
+    request: Request,
+    principal: Principal,
+    agent: KnownAgent,
+    body: ContinueRun,
+    *,
+    continues: str | None,
+) -> NewTurn:
+    """Raises `ModelNotAllowed`, `InputRequired`, `InvalidArgs` for what may not be asked."""
     allowed = {agent.spec["model"] or gateway.settings.model, *gateway.settings.models_allowed}
     if body.model is not None and body.model not in allowed:
         raise ModelNotAllowed(f"the model {body.model!r} is not allowed here", model=body.model)
@@ -75,10 +99,8 @@ def _turn(gateway: Gateway, request: Request, principal: Principal, agent: Known
         stream_id=new_stream_id(),
         request_id=request_id_of(request),
         at=now_ms(),
-        continues=body.run_id,
-        session_id=body.session_id,
-        title=body.title,
-        metadata=body.metadata,
+        continues=continues,
+        if_busy=body.if_busy,
     )
 
 

@@ -225,6 +225,14 @@ async def _lock_first(connection: AsyncConnection, statement: sa.Select[Any], gr
     return None
 
 
+async def is_cancel_requested(connection: AsyncConnection, run_id: RunId, generation: int) -> bool:
+    """Whether the run, still at this generation, is to stop."""
+    statement = sa.select(agent_runs.c.cancel_requested).where(
+        agent_runs.c.id == run_id, agent_runs.c.generation == generation
+    )
+    return bool((await connection.execute(statement)).scalar_one_or_none())
+
+
 async def give_back(connection: AsyncConnection, run_id: RunId, generation: int) -> GivenBack | None:
     """Put a running run back into the queue for another worker; None when it is no longer ours to give."""
     row = (

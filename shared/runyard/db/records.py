@@ -23,6 +23,7 @@ class Run:
     generation: int
     rank: int
     invocation_id: InvocationId
+    cancel_requested: bool
     error: dict[str, Any] | None
     steps: int
     last_seq: int

@@ -70,6 +70,7 @@ agent_runs = sa.Table(
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("rank", sa.BigInteger, nullable=False),
     sa.Column("invocation_id", sa.Text, nullable=False),
+    sa.Column("cancel_requested", sa.Boolean, nullable=False),
     sa.Column("error", Json),
     sa.Column("steps", sa.Integer, nullable=False),
     sa.Column("last_seq", sa.Integer, nullable=False),

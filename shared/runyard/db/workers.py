@@ -23,7 +23,7 @@ class Registration:
 
 
 _raise_beat = sa.update(workers).where(workers.c.id == sa.bindparam("worker")).values(beat=workers.c.beat + 1)
-_held = sa.select(agent_runs.c.id, agent_runs.c.generation).where(
+_held = sa.select(agent_runs.c.id, agent_runs.c.generation, agent_runs.c.cancel_requested).where(
     agent_runs.c.worker_id == sa.bindparam("worker"), agent_runs.c.status == RUNNING
 )
 
@@ -57,15 +57,24 @@ def see_manifests(connection: sa.Connection, registration: Registration) -> None
         connection.execute(statement.on_conflict_do_update(index_elements=["agent", "version"], set_={"last_seen": at}))
 
 
-def beat(connection: sa.Connection, worker_id: WorkerId) -> dict[RunId, int]:
-    """Show that the worker lives; the runs that are its own, with their generations.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OwnRun:
+    """A run that its row gives to this worker."""
+
+    id: RunId
+    generation: int
+    cancel_requested: bool
+
+
+def beat(connection: sa.Connection, worker_id: WorkerId) -> list[OwnRun]:
+    """Show that the worker lives; the runs that are its own.
 
     Raises:
         WorkerGone: the row was deleted: the others think that this worker is dead.
     """
     if connection.execute(_raise_beat, {"worker": worker_id}).rowcount != 1:
         raise WorkerGone(worker_id)
-    return {row.id: row.generation for row in connection.execute(_held, {"worker": worker_id})}
+    return [OwnRun(**row._mapping) for row in connection.execute(_held, {"worker": worker_id})]
 
 
 def unregister(connection: sa.Connection, worker_id: WorkerId) -> None:

@@ -47,6 +47,7 @@ def upgrade() -> None:
     sa.Column('generation', sa.Integer(), nullable=False),
     sa.Column('rank', sa.BigInteger(), nullable=False),
     sa.Column('invocation_id', sa.Text(), nullable=False),
+    sa.Column("cancel_requested", sa.Boolean(), nullable=False),
     sa.Column('error', sa.JSON(none_as_null=True), nullable=True),
     sa.Column('steps', sa.Integer(), nullable=False),
     sa.Column('last_seq', sa.Integer(), nullable=False),

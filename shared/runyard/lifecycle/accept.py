@@ -1,17 +1,20 @@
 """Accepting a call: one transaction that creates or continues a run. Once it is committed the run is never lost."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runyard.db.inputs import add_input, check_room, waiting_inputs
 from runyard.db.locks import lock_owned
 from runyard.db.records import Run
 from runyard.db.tables import agent_inputs, agent_invocations, agent_runs
 from runyard.errors import AgentMismatch, RunBusy, RunNotFound
 from runyard.ids import InputId, InvocationId, RequestId, RunId, StreamId
+from runyard.lifecycle.cancelling import settle_queued
+from runyard.lifecycle.endings import Ending
 from runyard.runs import BUSY, RunEvent, RunStatus, after
 
 ZERO_COST = {"amount": 0.0, "currency": "USD", "unpriced": False}
@@ -21,7 +24,6 @@ _insert_run = {
     for name, insert in (("postgresql", postgresql.insert), ("sqlite", sqlite.insert))
 }
 _insert_invocation = sa.insert(agent_invocations)
-_insert_input = sa.insert(agent_inputs)
 _lock_session_run = (
     sa.select(agent_runs)
     .where(
@@ -55,13 +57,34 @@ class NewTurn:
     request_id: RequestId
     at: int
     continues: str | None = None
+    if_busy: Literal["steer", "reject", "cancel"] = "steer"
     session_id: str | None = None
     title: str | None = None
     metadata: dict[str, Any] | None = None
 
 
-async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> RunId:
-    """Create a run, or continue the one that `continues` or `session_id` names.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Accepted:
+    """Where the input went: into a new invocation, or to the one that runs (`queued`: how many inputs wait for it)."""
+
+    run_id: RunId
+    invocation_id: InvocationId
+    stream_id: StreamId
+    session_id: str | None
+    queued: int | None = None
+    ending: Ending | None = None
+    """Of the stream of a queued call that this one replaced: whoever accepts owes it."""
+
+    @property
+    def is_steering(self) -> bool:
+        return self.queued is not None
+
+
+async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> Accepted:
+    """Create a run, or continue or steer the one that `continues` or `session_id` names.
+
+    A run in progress is steered; with `if_busy` "reject" the call is refused, with "cancel" what runs is stopped and
+    this call takes its place.
 
     After a commit of unknown outcome, accept the same turn again: this waits until the first transaction has ended,
     finds what it committed, and accepts the turn only if it committed nothing.
@@ -69,16 +92,76 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> RunId:
     Raises:
         RunNotFound: `continues` names no run of this user.
         AgentMismatch: the run belongs to another agent.
-        RunBusy: an invocation is in progress.
+        RunBusy: an invocation is in progress, and `if_busy` is "reject".
+        InputQueueFull: too much steering waits already.
     """
     run = await _run_to_continue(connection, turn)
     if run is None:
-        run_id, position = turn.run_id, 1
-    elif await _is_accepted(connection, turn):
-        return run.id
-    else:
-        await _continue(connection, run, turn)
-        run_id, position = run.id, await _next_position(connection, run.id)
+        await _enqueue(connection, turn, turn.run_id)
+        return _accepted(turn, turn.run_id, turn.session_id)
+    earlier = await _accepted_before(connection, run, turn)
+    if earlier is not None:
+        return earlier
+    if run.agent != turn.agent:
+        raise AgentMismatch(f"The run belongs to agent {run.agent}", runId=run.id, agent=run.agent)
+    if run.status in BUSY:
+        return await _accept_busy(connection, run, turn)
+    await _continue(connection, run, turn)
+    await _enqueue(connection, turn, run.id)
+    return _accepted(turn, run.id, run.session_id)
+
+
+def _accepted(turn: NewTurn, run_id: RunId, session_id: str | None) -> Accepted:
+    return Accepted(run_id=run_id, invocation_id=turn.invocation_id, stream_id=turn.stream_id, session_id=session_id)
+
+
+async def _accept_busy(connection: AsyncConnection, run: Run, turn: NewTurn) -> Accepted:
+    match turn.if_busy:
+        case "reject":
+            raise RunBusy("The run is busy with another call", runId=run.id, status=run.status)
+        case "cancel" if run.status is RunStatus.QUEUED:
+            cancelled = await settle_queued(connection, run, at=turn.at)
+            if cancelled.status in BUSY:
+                raise _replaced_already(run)
+            await _continue(connection, replace(run, status=cancelled.status), turn)
+            await _enqueue(connection, turn, run.id)
+            return replace(_accepted(turn, run.id, run.session_id), ending=cancelled.ending)
+        case "cancel":
+            await _replace(connection, run, turn)
+            return _accepted(turn, run.id, run.session_id)
+        case "steer":
+            waiting = await waiting_inputs(connection, run.id)
+            check_room(waiting, turn.content)
+            await add_input(connection, run.id, run.invocation_id, turn.input_id, turn.content, at=turn.at)
+            return await _steering(connection, run, queued=len(waiting) + 1)
+
+
+async def _steering(connection: AsyncConnection, run: Run, *, queued: int) -> Accepted:
+    stream = sa.select(agent_invocations.c.stream_id).where(agent_invocations.c.id == run.invocation_id)
+    return Accepted(
+        run_id=run.id,
+        invocation_id=run.invocation_id,
+        stream_id=(await connection.execute(stream)).scalar_one(),
+        session_id=run.session_id,
+        queued=queued,
+    )
+
+
+async def _replace(connection: AsyncConnection, run: Run, turn: NewTurn) -> None:
+    """Stop what runs; this call is next. Steering that waits is kept: what runs folds it as it stops."""
+    waiting = await waiting_inputs(connection, run.id)
+    if any(item.invocation_id != run.invocation_id for item in waiting):
+        raise _replaced_already(run)
+    await connection.execute(sa.update(agent_runs).where(agent_runs.c.id == run.id).values(cancel_requested=True))
+    await _enqueue(connection, turn, run.id)
+
+
+def _replaced_already(run: Run) -> RunBusy:
+    return RunBusy("Another call waits to take the place of what runs", runId=run.id, status=run.status)
+
+
+async def _enqueue(connection: AsyncConnection, turn: NewTurn, run_id: RunId) -> None:
+    """The invocation and its opening input."""
     await connection.execute(
         _insert_invocation,
         {
@@ -97,18 +180,18 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> RunId:
             "created_at": turn.at,
         },
     )
-    await connection.execute(
-        _insert_input,
-        {
-            "id": turn.input_id,
-            "run_id": run_id,
-            "invocation_id": turn.invocation_id,
-            "position": position,
-            "content": turn.content,
-            "created_at": turn.at,
-        },
-    )
-    return run_id
+    await add_input(connection, run_id, turn.invocation_id, turn.input_id, turn.content, at=turn.at)
+
+
+async def _accepted_before(connection: AsyncConnection, run: Run, turn: NewTurn) -> Accepted | None:
+    """What an earlier try of unknown outcome committed."""
+    statement = sa.select(agent_inputs.c.invocation_id).where(agent_inputs.c.id == turn.input_id)
+    invocation_id = (await connection.execute(statement)).scalar_one_or_none()
+    if invocation_id is None:
+        return None
+    if invocation_id == turn.invocation_id:
+        return _accepted(turn, run.id, run.session_id)
+    return await _steering(connection, run, queued=len(await waiting_inputs(connection, run.id)))
 
 
 async def _run_to_continue(connection: AsyncConnection, turn: NewTurn) -> Run | None:
@@ -157,6 +240,7 @@ async def _create(connection: AsyncConnection, turn: NewTurn) -> bool:
             "generation": 0,
             "rank": turn.at,
             "invocation_id": turn.invocation_id,
+            "cancel_requested": False,
             "steps": 0,
             "last_seq": 0,
             "usage": {},
@@ -168,21 +252,13 @@ async def _create(connection: AsyncConnection, turn: NewTurn) -> bool:
     return inserted.one_or_none() is not None
 
 
-async def _is_accepted(connection: AsyncConnection, turn: NewTurn) -> bool:
-    statement = sa.select(agent_invocations.c.id).where(agent_invocations.c.id == turn.invocation_id)
-    return (await connection.execute(statement)).one_or_none() is not None
-
-
 async def _continue(connection: AsyncConnection, run: Run, turn: NewTurn) -> None:
-    if run.agent != turn.agent:
-        raise AgentMismatch(f"The run belongs to agent {run.agent}", runId=run.id, agent=run.agent)
-    if run.status in BUSY:
-        raise RunBusy("The run is busy with another call", runId=run.id, status=run.status)
     values: dict[str, Any] = {
         "status": after(run.status, RunEvent.TURN),
         "rank": turn.at,
         "queue": turn.queue,
         "invocation_id": turn.invocation_id,
+        "cancel_requested": False,
         "error": None,
         "last_activity_at": turn.at,
     }
@@ -191,10 +267,3 @@ async def _continue(connection: AsyncConnection, run: Run, turn: NewTurn) -> Non
     if turn.metadata is not None:
         values["metadata"] = turn.metadata
     await connection.execute(sa.update(agent_runs).where(agent_runs.c.id == run.id).values(**values))
-
-
-async def _next_position(connection: AsyncConnection, run_id: RunId) -> int:
-    highest = sa.select(sa.func.coalesce(sa.func.max(agent_inputs.c.position), 0)).where(
-        agent_inputs.c.run_id == run_id
-    )
-    return int((await connection.execute(highest)).scalar_one()) + 1

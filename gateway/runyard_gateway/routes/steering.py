@@ -1,0 +1,82 @@
+"""What is done to a run while it goes on: steer it, take an input back, stop it."""
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from runyard.clock import now_ms
+from runyard.db import reads
+from runyard.db.inputs import retract_input
+from runyard.errors import RunNotFound
+from runyard.lifecycle.cancelling import Cancelled, cancel_run
+from runyard.runs import RunStatus
+from runyard.streams.cancels import tell_cancel
+from runyard_gateway import waiting
+from runyard_gateway.answers import json_answer
+from runyard_gateway.closing import close_stream
+from runyard_gateway.gateway import Gateway, Operation
+from runyard_gateway.principal import Principal
+from runyard_gateway.requests import ContinueRun, Nothing, known_query, read_body, wait_s
+from runyard_gateway.routes.agents import callable_agent
+from runyard_gateway.routes.invocations import answer_call, new_turn
+from runyard_gateway.routes.runs import run_not_found
+from runyard_gateway.views import input_view, result_view
+
+
+async def send_input(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
+    """Continue the run, or steer the invocation that runs: answered like the call that started it."""
+    known_query(request)
+    found = await gateway.database.read(reads.run_of, request.path_params["id"], principal.owner)
+    if found is None:
+        raise run_not_found(request)
+    run, _invocation, _waiting = found
+    agent = await callable_agent(gateway, run.agent, principal)
+    body = await read_body(request, ContinueRun, limit_bytes=gateway.settings.body_max_bytes)
+    turn = new_turn(gateway, request, principal, agent, body, continues=run.id)
+    return await answer_call(gateway, request, principal, turn)
+
+
+async def retract(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
+    """Take back an input that the transcript does not hold yet."""
+    known_query(request)
+    run_id, input_id = request.path_params["id"], request.path_params["input_id"]
+
+    taken = await gateway.database.write(retract_input, run_id, principal.owner, input_id)
+    if taken is None:
+        raise RunNotFound("Input not found", runId=run_id, inputId=input_id)
+    return json_answer({"runId": run_id, "retracted": input_view(taken)})
+
+
+async def cancel(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
+    """Stop the run. Answered when it is settled, as long as `Prefer: wait=N` allows; else 202: it is asked to."""
+    known_query(request)
+    await read_body(request, Nothing, limit_bytes=gateway.settings.body_max_bytes)
+    seconds = wait_s(request)
+    done = await gateway.database.write(cancel_run, request.path_params["id"], principal.owner, at=now_ms())
+    if done.ending is not None:
+        await close_stream(gateway, done.ending)
+    if done.status is not RunStatus.RUNNING:
+        return json_answer(_view(done))
+    await tell_cancel(gateway.redis, gateway.settings.prefix, done.run.id)
+    if seconds is not None:
+        found = await waiting.settled(gateway, done.run.invocation_id, principal.owner, seconds)
+        if found is not None:
+            return json_answer(result_view(*found))
+    return json_answer(_view(done), status=202)
+
+
+def _view(done: Cancelled) -> dict[str, object]:
+    return {
+        "runId": done.run.id,
+        "invocationId": done.run.invocation_id,
+        "status": done.status,
+        "cancelRequested": done.status is RunStatus.RUNNING,
+        "cancelled": done.status is RunStatus.CANCELLED,
+        "dropped": [input_view(item) for item in done.dropped],
+    }
+
+
+OPERATIONS = (
+    Operation(method="POST", path="/v1/runs/{id}/input", handler=send_input),
+    Operation(method="DELETE", path="/v1/runs/{id}/input/{input_id}", handler=retract),
+    Operation(method="POST", path="/v1/runs/{id}/cancel", handler=cancel),
+)

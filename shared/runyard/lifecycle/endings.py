@@ -1,0 +1,106 @@
+"""What ends the stream of a settled invocation, made from what its rows hold."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runyard.blocks import text_of
+from runyard.db.records import Invocation, Message
+from runyard.db.turns import Settlement
+from runyard.frames import FrameEvent, Payload, event_payload, text_payload
+from runyard.ids import InvocationId, RunId, StreamId
+from runyard.outcomes import terminal_payload
+from runyard.streams.ops import Close
+
+RESET_DISTANCE = 1_000_000
+"""A reset's first number is this far above the highest known: no cursor of before can reach it."""
+
+WITHDRAW_ALL = event_payload(FrameEvent.REWIND, {"toSeq": 0, "length": 0})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """An invocation as it was settled. `text`: the answer text that its rows hold."""
+
+    run_id: RunId
+    invocation_id: InvocationId
+    stream_id: StreamId
+    request_id: str
+    result: dict[str, Any]
+    error: dict[str, Any] | None
+    last_frame: int
+    last_seq: int
+    last_role: str
+    text: str
+
+    def close(self, *, base: int = 0) -> Close:
+        """`base`: begins the stream anew from this number, since Redis holds fewer frames than were committed."""
+        return Close(
+            stream_id=self.stream_id,
+            settled_last=self.last_frame,
+            frames=[
+                event_payload(FrameEvent.MESSAGE, {"seq": self.last_seq, "role": self.last_role}),
+                terminal_payload(result=self.result, error=self.error, request_id=self.request_id),
+            ],
+            rewind=event_payload(FrameEvent.REWIND, {"toSeq": self.last_frame, "length": len(self.text)}),
+            base=base,
+            base_frames=whole_text(self.text) if base else (),
+        )
+
+
+def ending(invocation: Invocation, settlement: Settlement, rows: Sequence[Message]) -> Ending:
+    """`rows`: the transcript as the settlement left it."""
+    return Ending(
+        run_id=invocation.run_id,
+        invocation_id=invocation.id,
+        stream_id=invocation.stream_id,
+        request_id=invocation.request_id,
+        result=settlement.result,
+        error=settlement.error,
+        last_frame=settlement.last_frame,
+        last_seq=rows[-1].seq,
+        last_role=rows[-1].role,
+        text=committed_text(rows, invocation.id),
+    )
+
+
+def stored_ending(invocation: Invocation, rows: Sequence[Message]) -> Ending:
+    """The ending of an invocation that was settled before, from its row and the run's transcript."""
+    assert invocation.result is not None
+    assert invocation.last_frame is not None
+    last = next(row for row in rows if row.seq == invocation.last_seq)
+    return Ending(
+        run_id=invocation.run_id,
+        invocation_id=invocation.id,
+        stream_id=invocation.stream_id,
+        request_id=invocation.request_id,
+        result=invocation.result,
+        error=invocation.error,
+        last_frame=invocation.last_frame,
+        last_seq=last.seq,
+        last_role=last.role,
+        text=committed_text(rows, invocation.id),
+    )
+
+
+def whole_text(text: str) -> list[Payload]:
+    """What a reset begins with: everything withdrawn, then the committed text."""
+    return [WITHDRAW_ALL, text_payload(text)] if text else [WITHDRAW_ALL]
+
+
+def committed_text(rows: Sequence[Message], invocation_id: InvocationId) -> str:
+    """The answer text that an invocation's rows hold: what a reader must have seen, after all rewinds."""
+    return "".join(text_of(row.content) for row in own_answers(rows, invocation_id))
+
+
+def kept_last(rows: Sequence[Message], invocation_id: InvocationId, base: int) -> int:
+    """The number of the last frame that an invocation's rows account for.
+
+    `base`: where its stream was reset, 0 if it was not; the committed text is the frame behind it.
+    """
+    base_end = base + 1 if base and committed_text(rows, invocation_id) else base
+    return max([base_end, *(row.last_frame or 0 for row in own_answers(rows, invocation_id))])
+
+
+def own_answers(rows: Sequence[Message], invocation_id: InvocationId) -> list[Message]:
+    return [row for row in rows if row.role == "assistant" and row.invocation_id == invocation_id]

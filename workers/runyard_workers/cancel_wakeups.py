@@ -1,0 +1,20 @@
+"""Hears of cancels the moment they are committed. What is missed here the beat finds within 2 s, in the row."""
+
+from collections.abc import Callable
+
+from redis.asyncio import Redis
+
+from runyard.ids import RunId
+from runyard.streams.cancels import cancel_channel
+from runyard.streams.subscription import Subscription
+
+
+async def hear_cancels(client: Redis, prefix: str, look_at: Callable[[RunId], None]) -> None:
+    """Until cancelled. Every worker hears every cancel: they are few, and only who runs the run reads its row."""
+    subscription = Subscription(
+        client,
+        on_message=lambda _channel, run_id: look_at(RunId(run_id.decode())),
+        on_subscribed=lambda _channel: None,
+    )
+    subscription.add(cancel_channel(prefix).encode())
+    await subscription.run()

@@ -1,0 +1,168 @@
+"""The model's part of a step: the request from the rows, the call, and the turn that comes of it, also when stopped."""
+
+import asyncio
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runyard.authoring.agents import Agent
+from runyard.db.claims import Claim
+from runyard.db.records import Message
+from runyard.db.turns import AssistantTurn
+from runyard.errors import MaxSteps
+from runyard.runs import FinishReason
+from runyard_workers.contexts import Contexts
+from runyard_workers.output import Output
+from runyard_workers.prices import cost
+from runyard_workers.progress import Progress
+from runyard_workers.prompts import system_prompt
+from runyard_workers.providers.model import ModelRequest
+from runyard_workers.services import Services
+from runyard_workers.transcript import request_messages
+from runyard_workers.turn import ModelCall, StreamedTurn
+
+CHARS_A_TOKEN = 4
+"""A rough rule for English, to count what an aborted call has produced: its provider did not say."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """`broken_inputs`: what the model is told of calls whose input could not be read."""
+
+    turn: AssistantTurn
+    broken_inputs: Mapping[str, str]
+
+
+class StoppedError(Exception):
+    """The call was stopped on purpose. `turn`: the text so far, never a part of a tool call; None: there was none."""
+
+    def __init__(self, turn: AssistantTurn | None) -> None:
+        super().__init__()
+        self.turn = turn
+
+
+class ModelSteps:
+    """Calls the model for one execution, one call at a time. `progress` counts every call, also one that failed."""
+
+    def __init__(self, services: Services, claim: Claim, agent: Agent, output: Output, contexts: Contexts) -> None:
+        self.progress = Progress.stored(claim.run, claim.invocation)
+        self._services = services
+        self._options: dict[str, Any] = claim.invocation.options
+        self._agent = agent
+        self._output = output
+        self._contexts = contexts
+        self._task: asyncio.Task[StreamedTurn] | None = None
+        self._is_stopped = False
+        self._tools = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.schema} for tool in agent.tools
+        ]
+
+    def stop(self) -> None:
+        """Abort the call under way: the provider's connection closes at once."""
+        self._is_stopped = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def call(self, rows: Sequence[Message]) -> Step:
+        """One model call on a transcript.
+
+        Raises:
+            MaxSteps: the invocation has made as many as it may.
+            StoppedError: `stop` was called.
+            ProviderError, ModelNotConfigured, RunTimeout: see `ModelCall.run`.
+        """
+        max_steps = min(self._options.get("maxSteps", self._agent.max_steps), self._agent.max_steps)
+        if self.progress.steps >= max_steps:
+            raise MaxSteps(f"Agent exceeded {max_steps} tool round-trips")
+        call = await self._prepare(rows)
+        if self._is_stopped:
+            raise StoppedError(None)
+        began = time.monotonic()
+        first_frame = self._output.writer.last + 1
+        self._task = asyncio.create_task(call.run())
+        try:
+            streamed = await self._task
+        except asyncio.CancelledError:
+            if not self._is_stopped or _is_dropped():
+                raise
+            raise StoppedError(self._stopped_turn(call, rows, first_frame, began)) from None
+        except Exception:
+            if call.spent is not None:
+                self.progress = self.progress.plus_spent(call.spent.usage, cost(call.spent.model, call.spent.usage))
+            raise
+        finally:
+            self._task = None
+        return await self._step(streamed, rows)
+
+    async def _prepare(self, rows: Sequence[Message]) -> ModelCall:
+        agent, options = self._agent, self._options
+        provider, model = self._services.providers.resolve(
+            options.get("model") or agent.model or self._services.default_model
+        )
+        request = ModelRequest(
+            model=model,
+            system=await system_prompt(agent, self._contexts.of_prompt(), self._services.threads),
+            messages=request_messages(rows),
+            tools=self._tools,
+            max_tokens=min(options.get("maxTokens", agent.max_tokens), agent.max_tokens),
+            options=agent.provider_options,
+        )
+        await self._services.liveness.wait()
+        return ModelCall(
+            provider,
+            request,
+            self._output.writer,
+            stream_thinking=agent.stream_thinking,
+            silence_s=agent.timeout_s,
+        )
+
+    async def _step(self, streamed: StreamedTurn, rows: Sequence[Message]) -> Step:
+        price = cost(streamed.turn.model, streamed.turn.usage)
+        self.progress = self.progress.plus_step(streamed.turn.usage, price)
+        streamed = await self._output.flushed(streamed, rows)
+        turn = streamed.turn
+        stored = AssistantTurn(
+            seq=rows[-1].seq + 1,
+            content=turn.content,
+            model=turn.model,
+            usage=turn.usage.to_dict(),
+            cost=price.to_dict(),
+            stop_reason=turn.stop_reason,
+            duration_ms=streamed.duration_ms,
+            first_frame=streamed.first_frame,
+            last_frame=streamed.last_frame,
+        )
+        return Step(turn=stored, broken_inputs=turn.broken_inputs)
+
+    def _stopped_turn(
+        self, call: ModelCall, rows: Sequence[Message], first_frame: int, began: float
+    ) -> AssistantTurn | None:
+        """What was said before the stop, as a turn. Its output is estimated: the provider counts at the end only."""
+        if call.spent is None:
+            return None
+        text = "".join(call.said)
+        output_tokens = max(call.spent.usage.output_tokens, math.ceil(len(text) / CHARS_A_TOKEN))
+        usage = replace(call.spent.usage, output_tokens=output_tokens)
+        price = cost(call.spent.model, usage)
+        self.progress = self.progress.plus_step(usage, price)
+        if not text:
+            return None
+        return AssistantTurn(
+            seq=rows[-1].seq + 1,
+            content=[{"type": "text", "text": text}],
+            model=call.spent.model,
+            usage={**usage.to_dict(), "output_tokens_estimated": output_tokens},
+            cost=price.to_dict(),
+            stop_reason=FinishReason.CANCELLED,
+            duration_ms=int((time.monotonic() - began) * 1000),
+            first_frame=first_frame,
+            last_frame=self._output.writer.last,
+        )
+
+
+def _is_dropped() -> bool:
+    """Whether the execution's own task is being cancelled, and not only the model's call."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
