@@ -199,7 +199,7 @@ async def test_a_reset_of_a_lost_run_writes_nothing(worker: Worker) -> None:
             await worker.execution(second).run()
     taken, after = snapshots
     assert await store.contents(worker.database) == after
-    assert (await worker.store.info(claim.invocation.stream_id)).last == 0  # type: ignore[union-attr]
+    assert (await worker.store.info(claim.invocation.stream_id)).last == 0
     (await worker.execute(taken)).check()
 
 

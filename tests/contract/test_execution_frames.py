@@ -234,7 +234,7 @@ async def test_what_is_written_after_the_end_is_dropped(worker: Worker) -> None:
     await write_late()
     assert len(kept) == 3
     assert settled.events("late") == []
-    assert settled.frames[-1].seq == settled.invocation.last_frame + 2  # type: ignore[operator]
+    assert settled.frames[-1].seq == settled.invocation.last_frame + 2
     assert settled.order.count("prompt") == 2
 
 

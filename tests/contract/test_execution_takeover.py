@@ -38,7 +38,7 @@ class Crew:
 
     def __post_init__(self) -> None:
         self.slots.open()
-        self.runner = Runner(self.worker.services, self.slots, self.publisher)  # type: ignore[arg-type]
+        self.runner = Runner(self.worker.services, self.slots, self.publisher)
 
     def start(self, claim: Claim) -> None:
         assert self.slots.reserve(0)

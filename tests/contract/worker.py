@@ -102,13 +102,13 @@ class Worker:
             database=self.database,
             flusher=self.flusher,
             closer=self.closer,
-            providers=FakeProviders(self.provider),  # type: ignore[arg-type]
+            providers=FakeProviders(self.provider),
             threads=self.threads,
             liveness=self.liveness,
             catalog=Catalog(agents={"researcher": self.loaded}, problems=(), lifespans=()),
             resources={"library": "books"},
             default_model=None,
-            frame_server=self.server,  # type: ignore[arg-type]
+            frame_server=self.server,
         )
 
     async def claim(self, **turn: Any) -> Claim:

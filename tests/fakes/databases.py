@@ -29,11 +29,18 @@ class FaultyDatabase(Database):
         """The names of the transactions that happened."""
 
         self._happened: defaultdict[Any, asyncio.Event] = defaultdict(asyncio.Event)
+        self._next = asyncio.Event()
 
     async def wrote(self, work: Any) -> None:
         """Wait until this kind of transaction has happened once."""
         async with asyncio.timeout(GUARD_S):
             await self._happened[work].wait()
+
+    async def wrote_next(self) -> None:
+        """Wait for the next transaction, whichever."""
+        self._next.clear()
+        async with asyncio.timeout(GUARD_S):
+            await self._next.wait()
 
     async def read(self, work: Any, *args: Any, **kwargs: Any) -> Any:
         self._refuse(self._next_fault(work))
@@ -47,6 +54,7 @@ class FaultyDatabase(Database):
         result = await super().write(work, *args, **kwargs)
         self.written.append(work.__name__)
         self._happened[work].set()
+        self._next.set()
         if fault is Fault.LOST_ANSWER:
             raise CommitUnknown("the database did not answer a commit")
         return result
