@@ -53,9 +53,10 @@ def paused_parts(rows: Sequence[Message]) -> list[Message]:
 
 
 def check_pauses(rows: Sequence[Message]) -> None:
-    """
+    """Called before a paused turn goes back once more.
+
     Raises:
-        ProviderError: the turn was paused too often.
+        ProviderError: it was paused too often.
     """
     if len(paused_parts(rows)) >= PAUSES_MAX:
         raise ProviderError(

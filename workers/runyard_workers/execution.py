@@ -223,7 +223,7 @@ class Execution:
                 run,
                 invocation,
                 totals,
-                text="".join(text_of(part.content) for part in [*paused_parts(self._rows), turn]),
+                text="".join(text_of(part.content) for part in paused_parts(self._rows)) + text_of(turn.content),
                 model=turn.model,
                 finish_reason=turn.stop_reason,
                 last_frame=last_frame,
