@@ -33,6 +33,7 @@ from runyard_workers.closer import Closer
 from runyard_workers.execution import Execution
 from runyard_workers.flusher import Flusher
 from runyard_workers.liveness import Liveness
+from runyard_workers.retries import RetryPolicy
 from runyard_workers.services import Services
 from runyard_workers.threads import ToolThreads
 from runyard_workers.transcript import call_ids, request_messages, text_of
@@ -108,6 +109,7 @@ class Worker:
             catalog=Catalog(agents={"researcher": self.loaded}, problems=(), lifespans=()),
             resources={"library": "books"},
             default_model=None,
+            retries=RetryPolicy(first_wait_s=0),
             frame_server=self.server,
         )
 
