@@ -15,6 +15,7 @@ from runyard.authoring.agents import Agent, agent
 from runyard.db.claims import Claim
 from runyard.errors import ProviderError, ProviderUnavailable
 from runyard.runs import RunStatus
+from runyard_workers import flusher, output
 from runyard_workers import turn as turn_module
 from runyard_workers.execution import Execution
 from runyard_workers.prices import cost
@@ -196,6 +197,26 @@ async def test_a_connection_without_a_byte_is_dead_and_tried_again(
     settled = await run(worker, one_model([TextDelta("Half"), asyncio.Event()], says("Whole.")))
     assert settled.contents[-1] == [text("Whole.")]
     assert len(settled.events("rewind")) == 1
+
+
+async def test_frames_that_are_lost_beside_a_retry_are_made_good(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flusher, "BUFFER_MAX_BYTES", 1000)
+    monkeypatch.setattr(output, "FLUSH_BEFORE_COMMIT_S", 0.01)
+
+    def redis_goes() -> None:
+        worker.store.away = True
+
+    words = [f"{number} " for number in range(50)]
+    claim = await worker.claim(content="hi")
+    models = one_model([TextDelta("Half"), worker.store.applied, redis_goes, *map(TextDelta, words), CUT], says(*words))
+    async with asyncio.timeout(GUARD_S):
+        await execution(worker, claim, models, agent()).run()
+    worker.store.away = False
+    settled = (await worker.settled(claim.run.id)).check()
+    assert settled.contents[-1] == [text("".join(words))]
+    assert settled.events("rewind") == [{"toSeq": 0, "length": 0}]
 
 
 async def test_a_cancel_ends_the_wait_for_the_next_attempt(worker: Worker) -> None:
