@@ -101,6 +101,7 @@ class Worker:
     def services(self) -> Services:
         return Services(
             database=self.database,
+            retries=RetryPolicy(first_wait_s=0),
             flusher=self.flusher,
             closer=self.closer,
             providers=FakeProviders(self.provider),
@@ -109,7 +110,6 @@ class Worker:
             catalog=Catalog(agents={"researcher": self.loaded}, problems=(), lifespans=()),
             resources={"library": "books"},
             default_model=None,
-            retries=RetryPolicy(first_wait_s=0),
             frame_server=self.server,
         )
 
