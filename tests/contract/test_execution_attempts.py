@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.contract.worker import GUARD_S, Settled, Worker
-from tests.fakes.models import QueuedModels
+from tests.fakes.models import NO_WAITS, QueuedModels
 from tests.fakes.provider import MODEL, Script, asks, says
 from tests.fakes.rows import text, tool_use
 
@@ -28,7 +28,6 @@ OVERLOADED = ProviderUnavailable("the provider answered 529: Overloaded", status
 CUT = ProviderUnavailable("the provider's stream ended early", status=200, type="cut_stream")
 REFUSED = ProviderError("the provider refused the key: check ANTHROPIC_API_KEY", status=401, type=None)
 OTHER = "claude-haiku-4-5"
-NO_WAITS = RetryPolicy(first_wait_s=0)
 
 
 @tool

@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.contract import store
 from tests.fakes.databases import FaultyDatabase
+from tests.fakes.models import NO_WAITS
 from tests.fakes.provider import FakeProviders, Script, ScriptedProvider
 from tests.standin import validate_transcript
 
@@ -33,7 +34,6 @@ from runyard_workers.closer import Closer
 from runyard_workers.execution import Execution
 from runyard_workers.flusher import Flusher
 from runyard_workers.liveness import Liveness
-from runyard_workers.retries import RetryPolicy
 from runyard_workers.services import Services
 from runyard_workers.threads import ToolThreads
 from runyard_workers.transcript import call_ids, request_messages, text_of
@@ -101,7 +101,7 @@ class Worker:
     def services(self) -> Services:
         return Services(
             database=self.database,
-            retries=RetryPolicy(first_wait_s=0),
+            retries=NO_WAITS,
             flusher=self.flusher,
             closer=self.closer,
             providers=FakeProviders(self.provider),

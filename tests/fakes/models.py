@@ -9,6 +9,11 @@ from tests.fakes.provider import MODEL, Script
 
 from runyard.errors import ModelNotConfigured
 from runyard_workers.providers.model import ModelEvent, ModelRequest, Provider
+from runyard_workers.retries import RetryPolicy
+
+
+NO_WAITS = RetryPolicy(first_wait_s=0)
+"""As many attempts as ever, one right after the other."""
 
 
 @dataclass(kw_only=True)
