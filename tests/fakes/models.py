@@ -11,7 +11,6 @@ from runyard.errors import ModelNotConfigured
 from runyard_workers.providers.model import ModelEvent, ModelRequest, Provider
 from runyard_workers.retries import RetryPolicy
 
-
 NO_WAITS = RetryPolicy(first_wait_s=0)
 """As many attempts as ever, one right after the other."""
 
