@@ -72,6 +72,7 @@ def _rows(tenant_id: str, user_id: str) -> dict[sa.Table, dict[str, sa.ColumnEle
             "tenant_id": sa.case((_n % OWNED_EVERY == 1, tenant_id), else_=_name("tenant-", _n // 100 % 7)),
             "user_id": sa.case((_n % OWNED_EVERY == 1, user_id), else_=_name("user-", _n % 100)),
             "agent": _name("agent-", _n // 20 % 5),
+            "cancel_requested": sa.false(),
             "queue": _name("queue-", _n // 700 % 2),
             "metadata": some,
             "status": status,

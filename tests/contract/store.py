@@ -1,17 +1,19 @@
 """Runs in each state of their life, made by the store's own transactions."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.db import reads
 from runyard.db.claims import Claim, claim_best
 from runyard.db.engine import Database, sync_engine
 from runyard.db.records import Run
 from runyard.db.tables import agent_runs, metadata
-from runyard.db.turns import AssistantTurn, FinishedCall, Held, PlannedCall, Settlement, Totals, settle
+from runyard.db.turns import AssistantTurn, Boundary, FinishedCall, Held, PlannedCall, Settlement, Totals, end_turn
 from runyard.db.workers import Registration, register
 from runyard.ids import (
     RunId,
@@ -51,7 +53,7 @@ def new_turn(**changes: Any) -> NewTurn:
 
 
 async def accepted(database: Database, **changes: Any) -> Run:
-    return await run_row(database, await database.write(accept_turn, new_turn(**changes)))
+    return await run_row(database, (await database.write(accept_turn, new_turn(**changes))).run_id)
 
 
 def registered(database_url: str, **changes: Any) -> WorkerId:
@@ -114,22 +116,44 @@ def finished(index: int, content: Any = "three pages", *, is_error: bool = False
     return FinishedCall(index=index, content=content, is_error=is_error)
 
 
-def completed(last_seq: int = 2, **changes: Any) -> Settlement:
+def completed(**changes: Any) -> Settlement:
     settlement = Settlement(
         event=RunEvent.COMPLETE,
         result={"text": "South of the Sahara.", "finishReason": "end_turn"},
         error=None,
         last_frame=7,
-        last_seq=last_seq,
     )
     return replace(settlement, **changes)
+
+
+async def settle(
+    connection: AsyncConnection,
+    held: Held,
+    settlement: Settlement,
+    *,
+    turn: AssistantTurn | None = None,
+    results: Sequence[dict[str, Any]] = (),
+    at: int,
+) -> Boundary:
+    """The terminal boundary of an invocation that nothing steers."""
+    boundary = await end_turn(
+        connection,
+        held,
+        turn=turn,
+        results=list(results),
+        conclude=lambda _rows, _cancelled, _unanswered: settlement,
+        totals=TOTALS,
+        at=at,
+    )
+    assert boundary.settlement is settlement
+    return boundary
 
 
 async def settled(database: Database, database_url: str, **changes: Any) -> RunId:
     """The id of a run that has completed its first turn."""
     run = await accepted(database, **changes)
     found = await claimed(database, registered(database_url))
-    await database.write(settle, held(found), completed(1), TOTALS, at=AT + 2)
+    await database.write(settle, held(found), completed(), at=AT + 2)
     return run.id
 
 

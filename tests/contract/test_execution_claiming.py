@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.contract import store
-from tests.contract.worker import GUARD_S, Worker
+from tests.contract.worker import GUARD_S, Worker, give_back_all
 from tests.fakes.databases import Fault
 from tests.fakes.provider import says
 from tests.fakes.publisher import FakePublisher
@@ -68,7 +68,7 @@ async def crew(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Crew:
 
 async def settled(crew: Crew, count: int) -> None:
     """Until so many runs have been executed."""
-    while crew.worker.database.written.count("settle") < count:
+    while crew.worker.database.written.count("end_turn") < count:
         await crew.worker.database.wrote_next()
 
 
@@ -134,7 +134,7 @@ async def test_a_full_worker_claims_no_more(crew: Crew) -> None:
                 crew.worker.provider.asked.clear()
                 await crew.worker.provider.asked.wait()
         assert not crew.slots.available()
-    await crew.runner.give_back_all()
+    await give_back_all(crew.runner)
     await crew.all_slots_free()
 
 
@@ -155,7 +155,7 @@ async def test_a_claim_under_way_is_finished_before_the_worker_leaves(crew: Crew
         go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await task
-    await crew.runner.give_back_all()
+    await give_back_all(crew.runner)
     await crew.all_slots_free()
     left = await store.run_row(crew.worker.database, run.id)
     assert (left.status, left.worker_id, left.generation) == (RunStatus.QUEUED, None, 2)

@@ -9,21 +9,22 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from tests.contract import store
-from tests.contract.worker import GUARD_S, Worker
+from tests.contract.worker import GUARD_S, Worker, give_back_all
 from tests.fakes.provider import asks, says
 from tests.fakes.publisher import FakePublisher
 from tests.fakes.rows import text, tool_use
 
 from runyard import RunContext, tool
+from runyard.blocks import INTERRUPTED
 from runyard.db import claims, turns
 from runyard.db.claims import Claim
 from runyard.db.tables import agent_invocations
+from runyard.db.workers import OwnRun
 from runyard.runs import CallState, RunStatus
 from runyard_workers.liveness import Liveness
 from runyard_workers.providers.model import TextDelta
 from runyard_workers.runner import Runner
 from runyard_workers.slots import SlotPool
-from runyard_workers.transcript import INTERRUPTED
 
 pytestmark = pytest.mark.anyio
 
@@ -68,6 +69,12 @@ async def give_back(worker: Worker, claim: Claim) -> Claim:
     return await worker.claim_queued()
 
 
+def own(claim: Claim, *, taken_over: bool = False) -> list[OwnRun]:
+    """What a beat reads of a claimed run."""
+    generation = claim.run.generation + (2 if taken_over else 0)
+    return [OwnRun(id=claim.run.id, generation=generation, cancel_requested=False)]
+
+
 async def reached(event: asyncio.Event) -> None:
     async with asyncio.timeout(GUARD_S):
         await event.wait()
@@ -80,7 +87,7 @@ async def test_a_model_call_that_is_given_back_is_made_anew(worker: Worker) -> N
     crew.start(first)
     await reached(begun)
     seen = await worker.seen(first)
-    await crew.runner.give_back_all()
+    await give_back_all(crew.runner)
     assert worker.provider.open_streams == 0
     assert crew.publisher.woken == [(first.run.id, first.invocation.id, "default")]
     await crew.left()
@@ -105,7 +112,7 @@ async def test_text_of_committed_steps_is_kept(worker: Worker) -> None:
     crew.start(first)
     await reached(begun)
     seen = await worker.seen(first)
-    await crew.runner.give_back_all()
+    await give_back_all(crew.runner)
 
     worker.script(step, says("It says so."), tools=[lookup])
     settled = (await worker.execute(await worker.claim_queued())).check(seen=seen)
@@ -161,7 +168,7 @@ async def test_each_call_goes_on_as_the_ledger_says(worker: Worker, block: threa
     await worker.database.wrote(turns.finish_call)
     for event in started.values():
         await reached(event)
-    await crew.runner.give_back_all()
+    await give_back_all(crew.runner)
     await crew.left()
     hangs[0] = False
 
@@ -197,13 +204,13 @@ async def test_a_call_with_broken_input_stays_refused(worker: Worker) -> None:
     worker.database.before[turns.append_results] = stop_here
     crew.start(first)
     await reached(at_results)
-    await crew.runner.give_back_all()
+    await give_back_all(crew.runner)
     settled = (await worker.execute(await worker.claim_queued())).check()
     assert (settled.results[0]["content"], ran) == ("its input is not valid JSON", [])
 
 
 @pytest.mark.parametrize(
-    "work", [turns.append_turn, turns.start_calls, turns.append_results, turns.settle], ids=lambda work: work.__name__
+    "work", [turns.append_turn, turns.start_calls, turns.append_results, turns.end_turn], ids=lambda work: work.__name__
 )
 async def test_a_run_that_is_stopped_in_a_commit_goes_on_elsewhere(worker: Worker, work: Any) -> None:
     runs: list[str] = []
@@ -225,7 +232,7 @@ async def test_a_run_that_is_stopped_in_a_commit_goes_on_elsewhere(worker: Worke
     crew.start(first)
     await reached(committing)
     seen = await worker.seen(first)
-    await crew.runner.give_back_all()
+    await give_back_all(crew.runner)
     settled = (await worker.execute(await worker.claim_queued())).check(seen=seen)
     assert settled.result["text"] == "Done."
     assert len(runs) == (2 if work is turns.append_results else 1)
@@ -276,12 +283,12 @@ async def test_a_run_is_dropped_when_two_beats_in_a_row_miss_it(worker: Worker) 
     claim, crew = await worker.claim(), Crew(worker=worker)
     crew.start(claim)
     await reached(begun)
-    mine = {claim.run.id: claim.run.generation}
-    for stored in ({}, mine, {}):
+    mine = own(claim)
+    for stored in ([], mine, []):
         crew.runner.compare(stored)
     await asyncio.sleep(0)
     assert worker.provider.open_streams == 1
-    crew.runner.compare({claim.run.id: claim.run.generation + 2})
+    crew.runner.compare(own(claim, taken_over=True))
     await crew.left()
     assert worker.provider.open_streams == 0
     assert (await store.run_row(worker.database, claim.run.id)).status is RunStatus.RUNNING
@@ -290,8 +297,8 @@ async def test_a_run_is_dropped_when_two_beats_in_a_row_miss_it(worker: Worker) 
 
 async def test_a_run_that_nobody_runs_is_given_back_after_two_beats(worker: Worker) -> None:
     claim, crew = await worker.claim(), Crew(worker=worker)
-    stored = {claim.run.id: claim.run.generation}
-    for seen in (stored, {}, stored):
+    stored = own(claim)
+    for seen in (stored, [], stored):
         crew.runner.compare(seen)
     await asyncio.gather(*crew.runner._background)
     assert (await store.run_row(worker.database, claim.run.id)).status is RunStatus.RUNNING
@@ -304,8 +311,8 @@ async def test_a_run_that_nobody_runs_is_given_back_after_two_beats(worker: Work
 
 async def test_a_worker_that_leaves_gives_back_what_a_beat_found_unheld(worker: Worker) -> None:
     claim, crew = await worker.claim(), Crew(worker=worker)
-    crew.runner.compare({claim.run.id: claim.run.generation})
-    await crew.runner.give_back_all()
+    crew.runner.compare(own(claim))
+    await give_back_all(crew.runner)
     assert (await store.run_row(worker.database, claim.run.id)).status is RunStatus.QUEUED
 
 

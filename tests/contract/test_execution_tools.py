@@ -77,7 +77,7 @@ async def test_a_bad_argument_and_an_unknown_tool_are_results_and_the_loop_goes_
     assert (ran, settled.result["text"]) == ([], "Recovered.")
     assert [event["isError"] for event in settled.events("tool")] == [True, True]
     assert [call.state for call in settled.calls] == [CallState.FINISHED] * 2
-    assert worker.database.written[:3] == ["append_turn", "append_results", "settle"]
+    assert worker.database.written[:3] == ["append_turn", "append_results", "end_turn"]
 
 
 async def test_a_call_with_broken_input_never_runs_and_its_sibling_does(worker: Worker) -> None:

@@ -37,7 +37,7 @@ async def test_two_steps_and_a_tool(worker: Worker) -> None:
 async def test_each_step_is_one_transaction_and_one_for_its_tools(worker: Worker) -> None:
     worker.script(CHECKS, FOUND, tools=[lookup])
     await worker.run()
-    assert worker.database.written[:4] == ["append_turn", "start_calls", "append_results", "settle"]
+    assert worker.database.written[:4] == ["append_turn", "start_calls", "append_results", "end_turn"]
 
 
 async def test_readers_see_the_run_in_the_order_in_which_it_happened(worker: Worker) -> None:

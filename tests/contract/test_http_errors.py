@@ -37,7 +37,7 @@ def api(stack: Stack) -> Api:
     ("body", "fields"),
     [
         ({"input": "x", "prompt": "y"}, ["prompt"]),
-        ({"input": "x", "ifBusy": "steer", "decisions": []}, ["decisions", "ifBusy"]),
+        ({"input": "x", "ifPending": "omit", "decisions": []}, ["decisions", "ifPending"]),
         ({"input": "x", "run_id": "r"}, ["run_id"]),
         ({"input": 5}, ["input"]),
         ({"input": {"type": "text"}}, ["input"]),
@@ -58,6 +58,8 @@ def api(stack: Stack) -> Api:
         ({"input": "x", "maxTokens": -1}, ["maxTokens"]),
         ({"input": "x", "maxTokens": 10**30}, ["maxTokens"]),
         ({"input": "x", "model": ""}, ["model"]),
+        ({"input": "x", "ifBusy": "wait"}, ["ifBusy"]),
+        ({"input": "x", "ifBusy": None}, ["ifBusy"]),
     ],
     ids=lambda value: json.dumps(value)[:50] if isinstance(value, dict) else "",
 )

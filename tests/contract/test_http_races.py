@@ -1,4 +1,4 @@
-"""Calls on one conversation at the same moment: one is taken, the others are told."""
+"""Calls on one conversation at the same moment: one is taken, the others are told, if they ask for that."""
 
 import asyncio
 from typing import Any
@@ -41,7 +41,10 @@ async def test_calls_at_once_on_a_settled_run_make_one_turn(stack: Stack, unique
 async def one_of_many(api: Api, **named: str) -> dict[str, Any]:
     """The one call that was accepted. The model is held: it is still busy when the others are answered."""
     responses = await asyncio.gather(
-        *(api.post("/v1/agents/talker/runs", {"input": f"call {number}", **named}) for number in range(CALLS))
+        *(
+            api.post("/v1/agents/talker/runs", {"input": f"call {number}", "ifBusy": "reject", **named})
+            for number in range(CALLS)
+        )
     )
     (accepted,) = [response.json() for response in responses if response.status_code == 202]
     refused = [response for response in responses if response.status_code != 202]

@@ -99,7 +99,8 @@ async def test_a_run_under_way_is_busy(stack: Stack, unique: str, status: str) -
     started = await api.start(agent)
     if status == "running":
         await stack.standin.gate(unique).reached()
-    response = await api.post(f"/v1/agents/{agent}/runs", {"input": "more", "runId": started["runId"]})
+    more = {"input": "more", "runId": started["runId"], "ifBusy": "reject"}
+    response = await api.post(f"/v1/agents/{agent}/runs", more)
     assert response.status_code == 409
     error = response.json()["error"]
     assert (error["code"], error["status"], error["runId"]) == ("RUN_BUSY", status, started["runId"])

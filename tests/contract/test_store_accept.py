@@ -18,6 +18,7 @@ from tests.contract.store import (
     new_turn,
     registered,
     run_row,
+    settle,
     settled,
 )
 
@@ -25,7 +26,6 @@ from runyard.db import reads
 from runyard.db.claims import give_back
 from runyard.db.engine import Database
 from runyard.db.tables import agent_inputs, agent_runs
-from runyard.db.turns import settle
 from runyard.errors import AgentMismatch, RunBusy, RunNotFound
 from runyard.lifecycle.accept import accept_turn
 from runyard.runs import RunEvent, RunStatus
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_call_creates_a_queued_run(database: Database) -> None:
     turn = new_turn(title="Swifts", metadata={"ticket": 7}, session_id="s1", roles=("admin",), options={"maxSteps": 3})
-    run_id = await database.write(accept_turn, turn)
+    run_id = (await database.write(accept_turn, turn)).run_id
     found = await database.read(reads.run_of, run_id, OWNER)
     assert found is not None
     run, invocation, waiting = found
@@ -51,9 +51,9 @@ async def test_a_settled_run_is_continued(database: Database, database_url: str,
     first = await accepted(database, title="Swifts", metadata={"a": 1})
     claim = await claimed(database, registered(database_url))
     error = {"code": "PROVIDER_ERROR", "message": "gone"} if event is RunEvent.FAIL else None
-    await database.write(settle, held(claim), completed(1, event=event, error=error), TOTALS, at=AT + 2)
+    await database.write(settle, held(claim), completed(event=event, error=error), at=AT + 2)
     turn = new_turn(continues=first.id, queue="bulk", at=AT + 3)
-    assert await database.write(accept_turn, turn) == first.id
+    assert (await database.write(accept_turn, turn)).run_id == first.id
     run = await run_row(database, first.id)
     assert (run.status, run.queue, run.rank, run.last_activity_at) == (RunStatus.QUEUED, "bulk", AT + 3, AT + 3)
     assert (run.invocation_id, run.error) == (turn.invocation_id, None)
@@ -99,7 +99,7 @@ async def test_a_busy_run_takes_no_call(database: Database, database_url: str, b
     async def refused(status: RunStatus) -> None:
         before = await contents(database)
         with pytest.raises(RunBusy) as caught:
-            await database.write(accept_turn, new_turn(**call))
+            await database.write(accept_turn, new_turn(**call, if_busy="reject"))
         assert caught.value.fields == {"runId": run.id, "status": status}
         assert await contents(database) == before
 
@@ -112,19 +112,20 @@ async def test_a_busy_run_takes_no_call(database: Database, database_url: str, b
 
 async def test_a_session_names_one_run_of_a_user_and_agent(database: Database, database_url: str) -> None:
     run = await settled(database, database_url, session_id="s1")
-    assert await database.write(accept_turn, new_turn(session_id="s1")) == run
+    assert (await database.write(accept_turn, new_turn(session_id="s1"))).run_id == run
     others = [
         new_turn(session_id="s1", **changes) for changes in ({"user_id": "eve"}, {"tenant_id": "b"}, {"agent": "poet"})
     ]
     for turn in others:
-        assert await database.write(accept_turn, turn) == turn.run_id
-    assert await database.write(accept_turn, new_turn()) != run, "no session, no shared run"
+        assert (await database.write(accept_turn, turn)).run_id == turn.run_id
+    assert (await database.write(accept_turn, new_turn())).run_id != run, "no session, no shared run"
 
 
 async def test_of_two_calls_that_create_a_session_the_second_is_refused(database: Database, rival: Database) -> None:
     async with database.transaction() as first:
-        run_id = await accept_turn(first, new_turn(session_id="s1"))
-        async with started_and_blocked(rival, rival.write(accept_turn, new_turn(session_id="s1"))) as second:
+        turn = new_turn(session_id="s1", if_busy="reject")
+        run_id = (await accept_turn(first, new_turn(session_id="s1"))).run_id
+        async with started_and_blocked(rival, rival.write(accept_turn, turn)) as second:
             await first.commit()
     refused = second.exception()
     assert isinstance(refused, RunBusy)
@@ -138,7 +139,7 @@ async def test_a_session_whose_creation_is_undone_belongs_to_the_next(database: 
         await accept_turn(first, new_turn(session_id="s1"))
         async with started_and_blocked(rival, rival.write(accept_turn, turn)) as second:
             await first.rollback()
-    assert second.result() == turn.run_id
+    assert second.result().run_id == turn.run_id
     assert await run_ids(database) == [turn.run_id]
 
 
@@ -149,8 +150,9 @@ async def test_of_two_calls_that_continue_a_run_the_second_is_refused(
     run = await settled(database, database_url, session_id="s1")
     call = {"continues": run} if by == "continues" else {"session_id": "s1"}
     async with database.transaction() as first:
+        turn = new_turn(**call, if_busy="reject")
         await accept_turn(first, new_turn(**call))
-        async with started_and_blocked(rival, rival.write(accept_turn, new_turn(**call))) as second:
+        async with started_and_blocked(rival, rival.write(accept_turn, turn)) as second:
             await first.commit()
     assert isinstance(second.exception(), RunBusy)
     assert await positions(database) == [1, 2]
@@ -161,7 +163,7 @@ async def test_many_calls_at_once_on_one_session_make_one_run(database: Database
 
     async def call(through: Database) -> None:
         try:
-            outcomes.append(await through.write(accept_turn, new_turn(session_id="s1")))
+            outcomes.append((await through.write(accept_turn, new_turn(session_id="s1", if_busy="reject"))).run_id)
         except RunBusy as busy:
             outcomes.append(busy)
 

@@ -10,7 +10,6 @@ from tests.contract.store import (
     AGENTS,
     AT,
     OWNER,
-    TOTALS,
     accepted,
     claim,
     claimed,
@@ -19,6 +18,7 @@ from tests.contract.store import (
     held,
     registered,
     run_row,
+    settle,
 )
 
 from runyard.db.claims import Claim, GivenBack, give_back, queued_groups, take
@@ -26,7 +26,7 @@ from runyard.db.engine import Database, sync_engine
 from runyard.db.locks import lock_owned
 from runyard.db.records import Message
 from runyard.db.tables import agent_inputs, workers
-from runyard.db.turns import load_messages, settle
+from runyard.db.turns import load_messages
 from runyard.db.workers import unregister
 from runyard.errors import WorkerGone
 from runyard.ids import WorkerId, new_input_id, new_worker_id
@@ -100,7 +100,7 @@ async def test_the_tenant_with_the_fewest_running_runs_comes_first(database: Dat
     await accepted(database, tenant_id="large", at=AT + 12)
     await accepted(database, tenant_id="tiny", at=AT + 13)
     tiny = found[2]
-    await database.write(settle, held(tiny), completed(1), TOTALS, at=AT + 14)
+    await database.write(settle, held(tiny), completed(), at=AT + 14)
     assert (await claimed(database, worker)).run.tenant_id == "tiny", "a settled run no longer counts"
 
 
@@ -241,7 +241,7 @@ async def test_only_the_run_that_is_held_is_given_back(database: Database, worke
     assert await database.write(give_back, run.id, found.run.generation - 1) is None
     assert await database.write(give_back, run.id, found.run.generation + 1) is None
     assert await contents(database) == running
-    await database.write(settle, held(found), completed(1), TOTALS, at=AT + 2)
+    await database.write(settle, held(found), completed(), at=AT + 2)
     settled = await contents(database)
     assert await database.write(give_back, run.id, found.run.generation) is None
     assert await contents(database) == settled

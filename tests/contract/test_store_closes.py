@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from tests.contract.store import TOTALS, accepted, claimed, completed, contents, held, new_turn, registered
+from tests.contract.store import accepted, claimed, completed, contents, held, new_turn, registered, settle
 
 from runyard.clock import now_ms
 from runyard.db.claims import Claim
 from runyard.db.closes import BATCH, LATE_AFTER_MS, late_closes, mark_closed, set_closing_base
 from runyard.db.engine import Database
-from runyard.db.turns import load_run, settle
+from runyard.db.turns import load_run
 from runyard.lifecycle.accept import accept_turn
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 async def settled_ago(database: Database, database_url: str, age_ms: int, **changes: Any) -> Claim:
     await accepted(database, **changes)
     found = await claimed(database, registered(database_url))
-    await database.write(settle, held(found), completed(1), TOTALS, at=now_ms() - age_ms)
+    await database.write(settle, held(found), completed(), at=now_ms() - age_ms)
     return found
 
 
@@ -49,7 +49,7 @@ async def test_no_more_than_a_batch_is_found(database: Database, database_url: s
     for _ in range(BATCH + 1):
         await accepted(database)
         found = await claimed(database, worker)
-        await database.write(settle, held(found), completed(1), TOTALS, at=1)
+        await database.write(settle, held(found), completed(), at=1)
     first = await overdue(database)
     assert len(first) == BATCH
     await database.write(mark_closed, first)

@@ -24,6 +24,7 @@ from tests.contract.store import (
     new_turn,
     registered,
     run_row,
+    settle,
     settled,
 )
 from tests.databases import on_postgres, on_sqlite
@@ -31,8 +32,8 @@ from tests.databases import on_postgres, on_sqlite
 from runyard.db import reads
 from runyard.db.engine import Database, sync_engine
 from runyard.db.tables import agent_inputs, agent_invocations
-from runyard.db.turns import append_turn, load_messages, load_run, settle
-from runyard.db.workers import beat
+from runyard.db.turns import append_turn, load_messages, load_run
+from runyard.db.workers import OwnRun, beat
 from runyard.errors import CommitUnknown
 from runyard.lifecycle.accept import NewTurn, accept_turn
 from runyard.runs import RunStatus
@@ -69,7 +70,7 @@ async def test_an_acceptance_is_tried_again_with_its_own_ids(
         await far_database.write(accept_turn, turn)
     found = await far_database.read(reads.accepted_run, turn.invocation_id)
     assert (found is not None) == (cut is Cut.AFTER)
-    run_id = await far_database.write(accept_turn, turn)
+    run_id = (await far_database.write(accept_turn, turn)).run_id
     assert found in (None, run_id)
     assert await invocations(far_database) == {**before, turn.invocation_id: run_id}
     assert (await run_row(far_database, run_id)).status is RunStatus.QUEUED
@@ -88,17 +89,17 @@ async def test_an_acceptance_tried_again_waits_for_the_first(
         await accept_turn(in_doubt, turn)
         async with started_and_blocked(rival, rival.write(accept_turn, turn)) as again:
             await (in_doubt.commit() if outcome == "commit" else in_doubt.rollback())
-    assert await invocations(database) == {**before, turn.invocation_id: again.result()}
+    assert await invocations(database) == {**before, turn.invocation_id: again.result().run_id}
 
 
 async def test_an_acceptance_is_found_after_its_run_has_gone_on(database: Database, database_url: str) -> None:
     turn = new_turn()
-    run_id = await database.write(accept_turn, turn)
+    run_id = (await database.write(accept_turn, turn)).run_id
     found = await claimed(database, registered(database_url))
-    await database.write(settle, held(found), completed(1), TOTALS, at=AT + 2)
+    await database.write(settle, held(found), completed(), at=AT + 2)
     await database.write(accept_turn, new_turn(continues=run_id))
     before = await contents(database)
-    assert await database.write(accept_turn, turn) == run_id
+    assert (await database.write(accept_turn, turn)).run_id == run_id
     assert await contents(database) == before
 
 
@@ -116,7 +117,7 @@ async def test_a_claim_is_found_by_the_beat(
     with engine.begin() as connection:
         held_runs = beat(connection, worker)
     engine.dispose()
-    assert held_runs == ({run.id: 1} if cut is Cut.AFTER else {})
+    assert held_runs == ([OwnRun(id=run.id, generation=1, cancel_requested=False)] if cut is Cut.AFTER else [])
     assert (await claim(far_database, worker) is None) == (cut is Cut.AFTER)
 
 

@@ -21,12 +21,13 @@ from tests.contract.store import (
     held,
     registered,
     run_row,
+    settle,
 )
 
 from runyard.db.claims import Claim, GivenBack
 from runyard.db.deaths import bury, neighbours
 from runyard.db.engine import Database, sync_engine
-from runyard.db.turns import append_turn, load_run, settle, start_calls
+from runyard.db.turns import append_turn, load_run, start_calls
 from runyard.db.workers import beat
 from runyard.errors import GenerationLost, WorkerGone
 from runyard.ids import WorkerId
@@ -121,14 +122,14 @@ async def test_a_worker_that_wakes_in_its_grave_is_told(
             await connection.commit()
     assert isinstance(beating.exception(), WorkerGone)
     with pytest.raises(GenerationLost):
-        await database.write(settle, held(running), completed(1), TOTALS, at=AT)
+        await database.write(settle, held(running), completed(), at=AT)
 
 
 async def test_a_run_that_settles_meanwhile_is_left_alone(
     database: Database, rival: Database, running: Claim, worker: WorkerId
 ) -> None:
     async with database.transaction() as connection:
-        await settle(connection, held(running), completed(1), TOTALS, at=AT)
+        await settle(connection, held(running), completed(), at=AT)
         async with started_and_blocked(rival, rival.write(buried, worker)) as task:
             await connection.commit()
     assert task.result() == []

@@ -20,6 +20,7 @@ from tests.contract.store import (
     held,
     registered,
     run_row,
+    settle,
 )
 from tests.databases import on_postgres, on_sqlite
 
@@ -33,7 +34,6 @@ from runyard.db.turns import (
     finish_call,
     load_calls,
     set_frame_base,
-    settle,
     start_calls,
 )
 from runyard.errors import GenerationLost
@@ -59,11 +59,11 @@ async def finish(connection: Any, claim: Claim) -> None:
 
 
 async def results(connection: Any, claim: Claim) -> None:
-    await append_results(connection, held(claim), 2, finished=[finished(1)], content=RESULTS, at=AT + 5)
+    await append_results(connection, held(claim), 2, finished=[finished(1)], results=RESULTS, at=AT + 5)
 
 
 async def end(connection: Any, claim: Claim) -> None:
-    await settle(connection, held(claim), completed(4), TOTALS, turn=assistant_turn(3), results=(4, RESULTS), at=AT + 5)
+    await settle(connection, held(claim), completed(), turn=assistant_turn(3), results=RESULTS, at=AT + 5)
 
 
 async def frame_base(connection: Any, claim: Claim) -> None:
@@ -121,7 +121,7 @@ async def test_a_run_that_this_worker_claimed_again_is_refused_to_the_older_clai
 
 
 async def test_a_settled_run_is_refused(database: Database, zombie: Claim) -> None:
-    await database.write(settle, held(zombie), completed(), TOTALS, at=AT + 3)
+    await database.write(settle, held(zombie), completed(), at=AT + 3)
     await refused(database, zombie, *WRITES)
 
 

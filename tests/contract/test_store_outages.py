@@ -52,7 +52,7 @@ async def test_a_link_that_dies_in_a_transaction_costs_nothing(database: Databas
     turn, tries = new_turn(), []
 
     async def accept_and_die_once(connection: Any) -> None:
-        tries.append(await accept_turn(connection, turn))
+        tries.append((await accept_turn(connection, turn)).run_id)
         if len(tries) == 1:
             end_links(server, database)
         await one(connection)
@@ -219,7 +219,7 @@ async def test_a_writer_waits_for_another_process(database: Database, other_proc
     async with started_and_blocked(database, database.write(accept_turn, turn)) as task:
         assert (await contents(database))["workers"] == [], "a reader waits for nobody"
         other_process.execute("COMMIT")
-    assert task.result() == turn.run_id
+    assert task.result().run_id == turn.run_id
     rows = await contents(database)
     assert (len(rows["workers"]), len(rows["agent_runs"])) == (1, 1)
 
@@ -272,7 +272,7 @@ async def test_a_faulty_statement_is_no_outage(database: Database) -> None:
     async def insert_twice(connection: Any) -> None:
         nonlocal tries
         tries += 1
-        run_id = await accept_turn(connection, new_turn(content=secret))
+        run_id = (await accept_turn(connection, new_turn(content=secret))).run_id
         row = {"run_id": run_id, "seq": 1, "invocation_id": "inv", "role": "user", "content": secret, "created_at": 0}
         await connection.execute(sa.insert(agent_messages), row)
         await connection.execute(sa.insert(agent_messages), row)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from tests.contract.backlog import GROUPS, RUNS, WORKER, fill
-from tests.contract.store import AT, CALLS, OWNER, TOTALS, assistant_turn, completed, finished, new_turn
+from tests.contract.store import AT, CALLS, OWNER, TOTALS, assistant_turn, completed, finished, new_turn, settle
 from tests.databases import POSTGRES, SQLITE, postgres_database
 
 from runyard.db import reads, turns
@@ -66,7 +66,7 @@ async def claim(connection: Any) -> None:
 
 
 async def held_by_worker(connection: Any) -> None:
-    assert await connection.run_sync(beat, WorkerId(WORKER)) != {}
+    assert await connection.run_sync(beat, WorkerId(WORKER)) != []
 
 
 async def owned_runs(connection: Any) -> None:
@@ -100,8 +100,8 @@ async def whole_turn(connection: Any) -> None:
     await turns.append_turn(connection, HELD, assistant_turn(4), CALLS, TOTALS, at=AT)
     await turns.start_calls(connection, HELD, 4, starting=[0, 1], finished=[], at=AT)
     await turns.finish_call(connection, HELD, 4, finished(0), at=AT)
-    await turns.append_results(connection, HELD, 4, finished=[finished(1)], content=[], at=AT)
-    await turns.settle(connection, HELD, completed(5), TOTALS, at=AT)
+    await turns.append_results(connection, HELD, 4, finished=[finished(1)], results=[], at=AT)
+    await settle(connection, HELD, completed(), at=AT)
     await mark_closed(connection, [HELD.invocation_id])
 
 

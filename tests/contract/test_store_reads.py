@@ -15,13 +15,14 @@ from tests.contract.store import (
     held,
     new_turn,
     registered,
+    settle,
 )
 
 from runyard.db import reads
 from runyard.db.claims import Claim
 from runyard.db.engine import Database
 from runyard.db.records import Invocation, Run
-from runyard.db.turns import append_results, append_turn, settle
+from runyard.db.turns import append_results, append_turn
 from runyard.lifecycle.accept import accept_turn
 from runyard.runs import RunStatus
 
@@ -39,8 +40,8 @@ async def claim(database: Database, database_url: str) -> Claim:
     await accepted(database)
     claim = await claimed(database, registered(database_url))
     await database.write(append_turn, held(claim), assistant_turn(2), CALLS, TOTALS, at=AT + 2)
-    await database.write(append_results, held(claim), 2, finished=[], content=[], at=AT + 3)
-    await database.write(settle, held(claim), completed(4), TOTALS, turn=assistant_turn(4), at=AT + 4)
+    await database.write(append_results, held(claim), 2, finished=[], results=[], at=AT + 3)
+    await database.write(settle, held(claim), completed(), turn=assistant_turn(4), at=AT + 4)
     return claim
 
 

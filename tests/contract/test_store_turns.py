@@ -14,6 +14,7 @@ from tests.contract.store import (
     held,
     new_turn,
     registered,
+    settle,
 )
 
 from runyard.db import reads
@@ -28,7 +29,6 @@ from runyard.db.turns import (
     load_calls,
     load_messages,
     set_frame_base,
-    settle,
     start_calls,
 )
 from runyard.lifecycle.accept import accept_turn
@@ -109,7 +109,7 @@ async def test_the_tool_boundary_stores_the_last_results_and_one_user_row(databa
     await database.write(start_calls, held(claim), 2, starting=[0, 1], finished=[], at=AT + 6)
     await database.write(finish_call, held(claim), 2, finished(0), at=AT + 7)
     last = [finished(1, "refused", is_error=True)]
-    await database.write(append_results, held(claim), 2, finished=last, content=RESULTS, at=AT + 8)
+    await database.write(append_results, held(claim), 2, finished=last, results=RESULTS, at=AT + 8)
     assert [call.state for call in await ledger(database, claim)] == [CallState.FINISHED] * 2
     stored = (await database.read(load_messages, claim.run.id))[-1]
     assert (stored.seq, stored.role, stored.content, stored.model) == (3, "user", RESULTS, None)
@@ -119,7 +119,7 @@ async def test_the_tool_boundary_stores_the_last_results_and_one_user_row(databa
 
 async def test_a_completed_invocation_leaves_its_run_free(database: Database, claim: Claim) -> None:
     settlement = completed()
-    await database.write(settle, held(claim), settlement, TOTALS, turn=assistant_turn(), at=AT + 9)
+    await database.write(settle, held(claim), settlement, turn=assistant_turn(), at=AT + 9)
     run, invocation = await state(database, claim)
     assert (run.status, run.worker_id, run.error, run.last_seq) == (RunStatus.COMPLETED, None, None, 2)
     assert (run.generation, run.last_activity_at) == (claim.run.generation, AT + 9)
@@ -133,9 +133,9 @@ async def test_a_completed_invocation_leaves_its_run_free(database: Database, cl
 async def test_a_failure_is_stored_on_run_and_invocation(database: Database, claim: Claim) -> None:
     """The last turn asked for calls that never ran: the user row that answers them comes in the same transaction."""
     error = {"code": "AGENT_MAX_STEPS", "message": "64 steps"}
-    settlement = completed(3, event=RunEvent.FAIL, error=error, result={"finishReason": "max_steps"})
+    settlement = completed(event=RunEvent.FAIL, error=error, result={"finishReason": "max_steps"})
     turn = assistant_turn(stop_reason="tool_use")
-    await database.write(settle, held(claim), settlement, TOTALS, turn=turn, results=(3, RESULTS), at=AT + 9)
+    await database.write(settle, held(claim), settlement, turn=turn, results=RESULTS, at=AT + 9)
     run, invocation = await state(database, claim)
     assert (run.status, run.error, run.last_seq) == (RunStatus.FAILED, error, 3)
     assert (invocation.status, invocation.error, invocation.result) == (
@@ -151,7 +151,7 @@ async def test_a_failure_is_stored_on_run_and_invocation(database: Database, cla
 
 
 async def test_a_new_turn_leaves_the_settled_invocation_as_it_was(database: Database, claim: Claim) -> None:
-    await database.write(settle, held(claim), completed(), TOTALS, turn=assistant_turn(), at=AT + 9)
+    await database.write(settle, held(claim), completed(), turn=assistant_turn(), at=AT + 9)
     _, settled = await state(database, claim)
     await database.write(accept_turn, new_turn(continues=claim.run.id, at=AT + 10))
     found = await database.read(reads.invocation_of, claim.invocation.id, OWNER)
@@ -167,8 +167,8 @@ async def test_a_reset_stream_keeps_its_base(database: Database, claim: Claim) -
 
 async def test_a_steps_turns_come_back_with_their_calls(database: Database, claim: Claim) -> None:
     await database.write(append_turn, held(claim), assistant_turn(2), CALLS, TOTALS, at=AT + 5)
-    await database.write(append_results, held(claim), 2, finished=[], content=RESULTS, at=AT + 6)
-    await database.write(settle, held(claim), completed(4), TOTALS, turn=assistant_turn(4), at=AT + 7)
+    await database.write(append_results, held(claim), 2, finished=[], results=RESULTS, at=AT + 6)
+    await database.write(settle, held(claim), completed(), turn=assistant_turn(4), at=AT + 7)
     _, invocation = await state(database, claim)
     steps = await database.read(reads.steps_of, invocation)
     assert [(turn.seq, [call.call_id for call in calls]) for turn, calls in steps] == [

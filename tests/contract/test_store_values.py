@@ -25,12 +25,13 @@ from tests.contract.store import (
     held,
     new_turn,
     registered,
+    settle,
 )
 
 from runyard.db import reads
 from runyard.db.engine import Database, sync_engine
 from runyard.db.tables import Json
-from runyard.db.turns import append_results, append_turn, load_calls, load_messages, settle, start_calls
+from runyard.db.turns import append_results, append_turn, load_calls, load_messages, start_calls
 from runyard.lifecycle.accept import accept_turn
 from runyard.runs import RunEvent
 from runyard.text import clean_json, clean_text
@@ -57,9 +58,9 @@ async def test_json_comes_back_as_it_went(database: Database, database_url: str,
     claim = await claimed(database, registered(database_url))
     await database.write(append_turn, held(claim), assistant_turn(content=[value]), CALLS, TOTALS, at=AT)
     await database.write(start_calls, held(claim), 2, starting=[], finished=[finished(0, [value])], at=AT)
-    await database.write(append_results, held(claim), 2, finished=[], content=[value], at=AT)
-    failed = completed(3, event=RunEvent.FAIL, result=value, error=value)
-    await database.write(settle, held(claim), failed, TOTALS, at=AT)
+    await database.write(append_results, held(claim), 2, finished=[], results=[value], at=AT)
+    failed = completed(event=RunEvent.FAIL, result=value, error=value)
+    await database.write(settle, held(claim), failed, at=AT)
 
     found = await database.read(reads.run_of, claim.run.id, OWNER)
     assert found is not None
@@ -98,13 +99,13 @@ async def test_text_from_outside_is_refused_nowhere_once_it_is_clean(database: D
         metadata=clean_json({DIRTY: DIRTY}),
         options=clean_json({"a": DIRTY}),
     )
-    run_id = await database.write(accept_turn, turn)
+    run_id = (await database.write(accept_turn, turn)).run_id
     claim = await claimed(database, registered(database_url))
     await database.write(append_turn, held(claim), assistant_turn(content=blocks), CALLS, TOTALS, at=AT)
     await database.write(start_calls, held(claim), 2, starting=[], finished=[finished(0, text)], at=AT)
-    await database.write(append_results, held(claim), 2, finished=[finished(1, blocks)], content=blocks, at=AT)
+    await database.write(append_results, held(claim), 2, finished=[finished(1, blocks)], results=blocks, at=AT)
     error = {"code": "PROVIDER_ERROR", "message": text}
-    await database.write(settle, held(claim), completed(3, event=RunEvent.FAIL, error=error), TOTALS, at=AT)
+    await database.write(settle, held(claim), completed(event=RunEvent.FAIL, error=error), at=AT)
 
     found = await database.read(reads.run_of, run_id, OWNER)
     assert found is not None

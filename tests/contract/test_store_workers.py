@@ -12,7 +12,7 @@ from runyard.db import reads
 from runyard.db.claims import give_back
 from runyard.db.engine import Database, sync_engine
 from runyard.db.tables import workers
-from runyard.db.workers import Registration, beat, register, unregister
+from runyard.db.workers import OwnRun, Registration, beat, register, unregister
 from runyard.errors import WorkerGone
 from runyard.ids import new_worker_id
 
@@ -35,7 +35,7 @@ def test_a_beat_rises_by_one(database_url: str, engine: sa.Engine) -> None:
     worker, other = registered(database_url), registered(database_url)
     for _ in range(3):
         with engine.begin() as connection:
-            assert beat(connection, worker) == {}
+            assert beat(connection, worker) == []
     with engine.begin() as connection:
         rows = connection.execute(sa.select(workers.c.id, workers.c.beat))
         assert {row.id: row.beat for row in rows} == {worker: 3, other: 0}
@@ -50,10 +50,12 @@ async def test_a_beat_tells_which_runs_the_worker_holds(
     mine = [await claimed(database, worker) for _ in range(2)]
     await claimed(database, other)
     with engine.begin() as connection:
-        assert beat(connection, worker) == {claim.run.id: claim.run.generation for claim in mine}
+        assert {(run.id, run.generation) for run in beat(connection, worker)} == {
+            (claim.run.id, claim.run.generation) for claim in mine
+        }
     await database.write(give_back, mine[0].run.id, mine[0].run.generation)
     with engine.begin() as connection:
-        assert beat(connection, worker) == {mine[1].run.id: 1}
+        assert beat(connection, worker) == [OwnRun(id=mine[1].run.id, generation=1, cancel_requested=False)]
 
 
 def test_a_worker_whose_row_is_gone_cannot_beat(database_url: str, engine: sa.Engine) -> None:

@@ -19,6 +19,7 @@ from tests.fakes.provider import FakeProviders, Script, ScriptedProvider
 from tests.standin import validate_transcript
 
 from runyard.authoring.agents import Agent, agent
+from runyard.blocks import call_ids, text_of
 from runyard.db import turns
 from runyard.db.claims import Claim
 from runyard.db.engine import Database
@@ -34,9 +35,10 @@ from runyard_workers.closer import Closer
 from runyard_workers.execution import Execution
 from runyard_workers.flusher import Flusher
 from runyard_workers.liveness import Liveness
+from runyard_workers.runner import Runner
 from runyard_workers.services import Services
 from runyard_workers.threads import ToolThreads
-from runyard_workers.transcript import call_ids, request_messages, text_of
+from runyard_workers.transcript import request_messages
 
 GUARD_S = 30.0
 """How long a test waits for what must come."""
@@ -179,6 +181,13 @@ async def opened(database_url: str, client: Redis, prefix: str) -> AsyncIterator
 async def empty(connection: AsyncConnection) -> None:
     for table in reversed(metadata.sorted_tables):
         await connection.execute(sa.delete(table))
+
+
+async def give_back_all(runner: Runner) -> None:
+    """As on a second signal: wherever the runs are."""
+    hurry = asyncio.Event()
+    hurry.set()
+    await runner.hand_over_all(0, hurry)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from runyard.db.accept import ZERO_COST
 from runyard.db.claims import Claim
 from runyard.db.records import Invocation, Message, Run
 from runyard.ids import InvocationId, RunId, StreamId
+from runyard.lifecycle.accept import ZERO_COST
 from runyard.runs import RunStatus
 
 RUN = RunId("run_1")
@@ -64,6 +64,7 @@ def claim(**invocation: Any) -> Claim:
         generation=1,
         rank=0,
         invocation_id=INVOCATION,
+        cancel_requested=False,
         error=None,
         steps=0,
         last_seq=1,

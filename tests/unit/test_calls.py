@@ -15,13 +15,13 @@ from tests.fakes.rows import RUN, tool_use
 
 from runyard import RunContext, tool
 from runyard.authoring.tools import Tool
+from runyard.blocks import INTERRUPTED
 from runyard.db.records import Call
 from runyard.ids import InvocationId
 from runyard.runs import CallState
 from runyard_workers.calls import Batch, CallOutcome, ReadyCall, plan_batch, run_group
 from runyard_workers.results import ToolResult, error_result
 from runyard_workers.threads import ToolThreads
-from runyard_workers.transcript import INTERRUPTED
 
 pytestmark = pytest.mark.anyio
 
@@ -187,7 +187,9 @@ async def outcomes(
     async with (
         asyncio.timeout(GUARD_S),
         contextlib.aclosing(
-            run_group(group, threads or ToolThreads(4), lambda call: run_context or context(call.call_id))
+            run_group(
+                group, threads or ToolThreads(4), lambda call: run_context or context(call.call_id), asyncio.Event()
+            )
         ) as running,
     ):
         return {outcome.index: outcome async for outcome in running}
@@ -264,7 +266,9 @@ async def test_outcomes_come_as_they_are_done() -> None:
         return "fast"
 
     order = []
-    async with contextlib.aclosing(run_group(ready(slow, fast), ToolThreads(1), lambda _: context())) as running:
+    async with contextlib.aclosing(
+        run_group(ready(slow, fast), ToolThreads(1), lambda _: context(), asyncio.Event())
+    ) as running:
         async for outcome in running:
             order.append(outcome.result.content)
             first_is_out.set()
@@ -380,7 +384,9 @@ async def test_dropping_a_group_cancels_what_runs(block: threading.Event) -> Non
     threads = ToolThreads(1)
     async with (
         asyncio.timeout(GUARD_S),
-        contextlib.aclosing(run_group(ready(fast, waits, blocks), threads, lambda _: run_context)) as running,
+        contextlib.aclosing(
+            run_group(ready(fast, waits, blocks), threads, lambda _: run_context, asyncio.Event())
+        ) as running,
     ):
         async for _ in running:
             await begun.wait()

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.routing import compile_path
 
 import runyard.db
+import runyard.lifecycle
 from runyard_gateway.requests import StartRun, wants
 from runyard_gateway.routes import OPERATIONS
 from runyard_workers.catalog import load_folder
@@ -70,8 +71,12 @@ def test_transactions_that_are_named_are_there():
     _, _, rest = ARCHITECTURE.partition("## Transactions and their locks")
     table = rest.partition("\n\nA step")[0]
     names = {name for row in table.splitlines() if row.startswith("| `") for name in _CODE.findall(row.split("|")[1])}
-    assert {"accept_turn", "settle", "bury"} <= names
-    modules = [importlib.import_module(f"runyard.db.{item.name}") for item in pkgutil.iter_modules(runyard.db.__path__)]
+    assert {"accept_turn", "end_turn", "bury"} <= names
+    modules = [
+        importlib.import_module(f"{package.__name__}.{item.name}")
+        for package in (runyard.db, runyard.lifecycle)
+        for item in pkgutil.iter_modules(package.__path__)
+    ]
     assert [name for name in names if not any(callable(getattr(module, name, None)) for module in modules)] == []
 
 

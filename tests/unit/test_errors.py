@@ -21,6 +21,8 @@ STATUSES = {
     "STREAM_NOT_FOUND": 404,
     "METHOD_NOT_ALLOWED": 405,
     "AGENT_MISMATCH": 409,
+    "ALREADY_FOLDED": 409,
+    "AGENT_INPUT_QUEUE_FULL": 429,
     "RUN_BUSY": 409,
     "STREAM_GONE": 410,
     "PAYLOAD_TOO_LARGE": 413,
@@ -35,7 +37,7 @@ STATUSES = {
 }
 """What callers rely on."""
 
-RETRYABLE = {"RUN_BUSY", "STORE_UNAVAILABLE", "NOT_READY"}
+RETRYABLE = {"AGENT_INPUT_QUEUE_FULL", "RUN_BUSY", "STORE_UNAVAILABLE", "NOT_READY"}
 
 
 def tree(root: type[BaseException]) -> Iterator[type[BaseException]]:
@@ -89,7 +91,7 @@ def test_one_body_says_it_everywhere() -> None:
 def test_signals_are_no_errors() -> None:
     """A handler of errors must not take control flow for a failure."""
     signals = {Signal, *tree(Signal)}
-    assert {cls.__name__ for cls in signals} == {"Signal", "GenerationLost", "WorkerGone"}
+    assert {cls.__name__ for cls in signals} == {"Signal", "GenerationLost", "HandOver", "WorkerGone"}
     for cls in (*signals, StartError):
         assert not issubclass(cls, RunyardError)
         assert not hasattr(cls, "code")

@@ -15,12 +15,12 @@ from runyard.authoring.cancellation import Cancellation
 from runyard.authoring.lifespan import open_resources
 from runyard.authoring.stream import Stream
 from runyard.authoring.tools import InvalidToolInput
+from runyard.blocks import text_of, tool_result, tool_uses
 from runyard.ids import new_invocation_id, new_run_id
 from runyard_workers.catalog import load_folder
 from runyard_workers.providers.demo import DemoProvider
 from runyard_workers.providers.model import ModelRequest, Turn
 from runyard_workers.results import describe_exception, error_result, to_result
-from runyard_workers.transcript import text_of, tool_result, tool_uses
 
 AGENTS = Path(__file__).parents[2] / "agents"
 SOURCES = sorted(AGENTS.rglob("*.py"))

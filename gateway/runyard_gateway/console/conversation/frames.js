@@ -45,6 +45,9 @@ function apply(state, event, data, seq) {
       return { ...state, status: JSON.parse(data).status };
     case "rewind":
       return { ...state, parts: rewind(state.parts, JSON.parse(data)), rewinds: state.rewinds + 1 };
+    case "steered": // its row is announced beside it
+    case "queued":
+      return state;
     case "result":
       return { ...state, outcome: JSON.parse(data) };
     case "error":

@@ -91,7 +91,8 @@ export class Conversation {
     this.store.set({ sending: input, failure: null });
     let response;
     try {
-      const body = runId === null ? { input, title: titleOf(input) } : { input, runId };
+      // What is written here answers what was read here: it is not for a turn that another page has begun meanwhile.
+      const body = runId === null ? { input, title: titleOf(input) } : { input, runId, ifBusy: "reject" };
       response = await this._api.start(agent, body, this._signal);
     } catch (error) {
       if (this._signal.aborted) return false;
