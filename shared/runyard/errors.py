@@ -186,6 +186,23 @@ class ProviderUnavailable(ProviderError):
     retryable = True
 
 
+class FallbackExhausted(RunError):
+    """Every model of the agent's chain failed.
+
+    Fields: `attempts`, and `errors`, one an attempt in their order: `{"model", "code", "message"}` and, from a
+    provider, its `status` and `type`.
+    """
+
+    code = "FALLBACK_EXHAUSTED"
+    status = 502
+
+
+class FallbacksUnavailable(FallbackExhausted):
+    """At least one of the models failed in a way that may pass."""
+
+    retryable = True
+
+
 class ModelNotConfigured(RunError):
     """No model, or no key for it. The message names the setting."""
 

@@ -21,6 +21,8 @@ def terminal_payload(*, result: dict[str, Any], error: dict[str, Any] | None, re
 
 def failure_body(*, result: dict[str, Any], error: dict[str, Any], request_id: str) -> dict[str, Any]:
     fields = {name: result[name] for name in ("runId", "invocationId", "streamId", "status", "steps", "usage", "cost")}
+    if "errors" in result:
+        fields["errors"] = result["errors"]
     return error_body(
         code=error["code"],
         message=error["message"],

@@ -125,7 +125,6 @@ async def test_the_cap_counts_each_invocation_anew(worker: Worker) -> None:
         "max_tokens",
         "refusal",
         "model_context_window_exceeded",
-        "pause_turn",
         "one_of_next_year",
         "tool_use",
     ],
@@ -138,7 +137,7 @@ async def test_every_stop_reason_is_stored_and_ended_on(worker: Worker, reason: 
     assert settled.result["text"] == "So far."
 
 
-@pytest.mark.parametrize("reason", ["max_tokens", "refusal", "model_context_window_exceeded", "end_turn"])
+@pytest.mark.parametrize("reason", ["refusal", "model_context_window_exceeded", "end_turn"])
 async def test_calls_of_a_turn_that_asks_for_nothing_are_answered_and_never_run(worker: Worker, reason: str) -> None:
     ran = []
 
@@ -147,8 +146,7 @@ async def test_calls_of_a_turn_that_asks_for_nothing_are_answered_and_never_run(
         ran.append(path)
 
     calls = [tool_use(f"toolu_{number}", "write_file", path="a.txt") for number in range(2)]
-    cut = {"toolu_1": "the output limit cut this call off"} if reason == "max_tokens" else {}
-    worker.script(asks(*calls, saying="I write.", stop_reason=reason, broken_inputs=cut), FOUND, tools=[write_file])
+    worker.script(asks(*calls, saying="I write.", stop_reason=reason), FOUND, tools=[write_file])
     settled = (await worker.run()).check()
     assert [(result["tool_use_id"], result["is_error"]) for result in settled.results] == [
         ("toolu_0", True),
@@ -203,16 +201,6 @@ async def test_text_that_sse_could_not_carry_is_the_same_text(worker: Worker) ->
     settled = (await worker.run()).check()
     assert settled.events("text") == ["a\r"]
     assert settled.result["text"] == "a\r\nb\u2028\U0001f1e9\n\n"
-
-
-async def test_a_server_tool_is_the_providers_own(worker: Worker) -> None:
-    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "pylon"}}
-    worker.script(asks(search, saying="Searching.", stop_reason="pause_turn"), says("Sorry."))
-    settled = await worker.run()
-    assert settled.contents[1] == [text("Searching."), search]
-    assert (settled.calls, settled.result["finishReason"]) == ([], "pause_turn")
-    await worker.run(content="and?", continues=settled.run.id)
-    assert worker.provider.requests[-1].messages[1]["content"] == [text("Searching.")]
 
 
 async def test_the_model_is_told_what_the_agent_is(worker: Worker) -> None:

@@ -141,12 +141,13 @@ async def test_an_invocation_tells_its_steps(stack: Stack) -> None:
 
 
 async def test_a_failed_invocation_tells_its_error(stack: Stack) -> None:
-    stack.standin.answers(says("kept ").calls("charge", {"order": "1"}), says("lost").then(fail("api_error", "broken")))
+    broken = says("lost").then(fail("invalid_request_error", "broken"))
+    stack.standin.answers(says("kept ").calls("charge", {"order": "1"}), broken)
     api = stack.gateway.user()
     run = await api.run("clerk", "pay")
     assert (run["status"], run["finishReason"], run["text"]) == ("failed", "error", "kept ")
     assert run["error"]["code"] == "PROVIDER_ERROR"
-    assert run["error"]["retryable"] is True
+    assert run["error"]["retryable"] is False
     stored = (await api.get(f"/v1/runs/{run['runId']}")).json()
     assert stored["status"] == "failed"
     assert stored["error"] == {"code": "PROVIDER_ERROR", "message": run["error"]["message"]}

@@ -168,7 +168,8 @@ async def test_an_ended_stream_that_redis_has_lost_is_told_from_the_rows(stack: 
 
 async def test_the_end_of_a_failed_run_is_told_from_the_rows_to_whoever_missed_it(stack: Stack) -> None:
     """Frames that were withdrawn count: whoever has them, and not the end, must get the end."""
-    stack.standin.answers(says("kept ").calls("look_up", {"order": "1"}), says("withdrawn").then(fail("api_error")))
+    broken = says("withdrawn").then(fail("invalid_request_error", "broken"))
+    stack.standin.answers(says("kept ").calls("look_up", {"order": "1"}), broken)
     api = stack.gateway.user()
     async with api.streaming("clerk") as reading:
         events = await reading.rest()

@@ -37,7 +37,6 @@ pytestmark = pytest.mark.anyio
 PROMPT = "what nobody may log"
 KEY = "sk-ant-test-5f0e1d"
 GUARD_S = 30
-SOON = {"retry-after-ms": "1"}
 LOOKUP = {"name": "lookup", "description": "Look it up.", "input_schema": {"type": "object", "properties": {}}}
 
 
@@ -253,16 +252,21 @@ async def test_breaking_off_closes_the_providers_connection() -> None:
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 503, 529])
-async def test_a_passing_refusal_is_tried_again(status: int) -> None:
+async def test_a_passing_refusal_is_told_as_one_and_left_to_the_loop(status: int) -> None:
     async with Standin() as standin, provider(standin.base_url) as model:
-        standin.answers(refuses(status, headers=SOON), refuses(status, headers=SOON), says("at last"))
-        assert (await turn_of(model)).content == [{"type": "text", "text": "at last"}]
-        standin.answers(*(refuses(status, headers=SOON) for _ in range(3)))
+        standin.answers(refuses(status, headers={"retry-after": "7"}))
         error = await failure_of(model)
         assert isinstance(error, ProviderUnavailable)
-        assert error.fields["status"] == status
+        assert (error.fields["status"], error.fields["retry_after_s"]) == (status, 7.0)
         assert str(status) in error.message
-        assert len(standin.calls) == 6
+        assert len(standin.calls) == 1
+
+
+@pytest.mark.parametrize(("status", "word", "passes"), [(529, "false", False), (400, "true", True)])
+async def test_the_providers_own_word_goes_before_its_status(status: int, word: str, passes: bool) -> None:
+    async with Standin() as standin, provider(standin.base_url) as model:
+        standin.answers(refuses(status, headers={"x-should-retry": word}))
+        assert (await failure_of(model)).retryable is passes
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.contract import store
 from tests.fakes.databases import FaultyDatabase
+from tests.fakes.models import NO_WAITS
 from tests.fakes.provider import FakeProviders, Script, ScriptedProvider
 from tests.standin import validate_transcript
 
@@ -102,6 +103,7 @@ class Worker:
     def services(self) -> Services:
         return Services(
             database=self.database,
+            retries=NO_WAITS,
             flusher=self.flusher,
             closer=self.closer,
             providers=FakeProviders(self.provider),

@@ -94,7 +94,9 @@ def message_events(script: Script, envelope: Envelope) -> Iterator[Item]:
                 yield from _tool_use(step, index, call_id)
             case ServerToolResult():
                 call_id = step.tool_use_id or last_server_call
-                yield from _whole({"type": step.type, "tool_use_id": call_id, "content": step.content}, index)
+                # As JSON has it: what comes back is compared with it.
+                found = list(step.content) if isinstance(step.content, tuple) else step.content
+                yield from _whole({"type": step.type, "tool_use_id": call_id, "content": found}, index)
             case _:
                 yield step
                 continue

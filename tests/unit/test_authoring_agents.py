@@ -26,7 +26,7 @@ def plain(query: str) -> str:
 
 def test_the_defaults():
     made = agent()
-    assert (made.system, made.tools, made.model) == (None, (), None)
+    assert (made.system, made.tools, made.model, made.fallbacks) == (None, (), None, ())
     assert (made.max_steps, made.max_tokens, made.timeout_s) == (64, 4096, 600)
     assert (made.auth, made.queue, dict(made.provider_options), made.stream_thinking) == ("user", "default", {}, True)
 
@@ -88,6 +88,13 @@ def test_the_prompt_may_be_a_function():
     assert agent(system=prompt).system is prompt
 
 
+def test_fallbacks_are_other_models():
+    made = agent(model="claude-sonnet-5-5", fallbacks=["openai:gpt-5.5", "claude-haiku-4-5"])
+    assert made.fallbacks == ("openai:gpt-5.5", "claude-haiku-4-5")
+    with pytest.raises(AuthoringError, match="'demo:' twice, or the model itself"):
+        agent(model="demo:", fallbacks=["claude-haiku-4-5", "demo:"])
+
+
 @pytest.mark.parametrize("thing", [plain, len, "search", 5, functools.partial(plain, "a")], ids=repr)
 def test_tools_are_decorated(thing):
     with pytest.raises(AuthoringError) as raised:
@@ -115,6 +122,7 @@ def test_two_tools_of_one_name():
         *(("auth", value) for value in ("public", None, "")),
         *(("queue", value) for value in ("", "two words", "ä", 5)),
         *(("model", value) for value in ("", " ", 5)),
+        *(("fallbacks", value) for value in ("demo:", [""], [5], None, ["demo:", "demo:"])),
         *(("system", value) for value in (5, ["text"])),
         *(("provider_options", value) for value in ({"a": object()}, {"a": float("nan")}, [1])),
     ],

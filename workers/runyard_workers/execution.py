@@ -19,11 +19,12 @@ from runyard.db.turns import AssistantTurn, Boundary, Held, PlannedCall, Settlem
 from runyard.errors import GenerationLost, HandOver, InternalError, RunCrashed, RunyardError, Signal, StoreUnavailable
 from runyard.lifecycle import settling
 from runyard.lifecycle.endings import Ending, ending, stored_ending
-from runyard.runs import FinishReason, RunStatus
+from runyard.runs import RunStatus
 from runyard_workers.batch import Batches
 from runyard_workers.catalog import LoadedAgent
 from runyard_workers.commits import backoff, commit
 from runyard_workers.contexts import Contexts
+from runyard_workers.continuations import asks_for_tools, check_pauses, is_paused, paused_parts
 from runyard_workers.output import Output
 from runyard_workers.progress import Progress
 from runyard_workers.services import Services
@@ -150,7 +151,7 @@ class Execution:
     async def _steps(self) -> Ending:
         while True:
             last = self._rows[-1]
-            if last.role == "assistant":
+            if last.role == "assistant" and not is_paused(last):
                 boundary = await self._batches.run(last)
                 self._rows += boundary.appended
                 self._output.appended(boundary)
@@ -166,12 +167,13 @@ class Execution:
 
     async def _step(self) -> Ending | None:
         """One model call and the boundary behind it; the ending, if the boundary is the last one."""
+        check_pauses(self._rows)
         try:
             step = await self._model.call(self._rows)
         except StoppedError as stopped:
             return await self._end_turn(stopped.turn, [])
         blocks = tool_uses(step.turn.content)
-        if step.turn.stop_reason == FinishReason.TOOL_USE and blocks:
+        if is_paused(step.turn) or asks_for_tools(step.turn, self._rows, self.held.invocation_id):
             await self._append_turn(step.turn, blocks, step.broken_inputs)
             return None
         return await self._end_turn(step.turn, settling.cut_calls(blocks, step.turn.stop_reason))
@@ -221,7 +223,7 @@ class Execution:
                 run,
                 invocation,
                 totals,
-                text=text_of(turn.content),
+                text="".join(text_of(part.content) for part in paused_parts(self._rows)) + text_of(turn.content),
                 model=turn.model,
                 finish_reason=turn.stop_reason,
                 last_frame=last_frame,

@@ -37,7 +37,7 @@ class Output:
         self._sinks: dict[str | None, Sink] = {}
         self.writer: StreamWriter = services.flusher.open(claim.invocation.stream_id, held.generation)
         if self._fresh:
-            self._status()
+            self.status("running")
             self.message(claim.run.last_seq, "user")
 
     def message(self, seq: int, role: str) -> None:
@@ -95,7 +95,7 @@ class Output:
             await self._reset(rows)
         elif self.writer.last > kept:
             self._rewind(kept, rows)
-        self._status()
+        self.status("running")
 
     async def flushed(self, streamed: StreamedTurn, rows: Sequence[Message]) -> StreamedTurn:
         """Before a turn is committed: wait for its frames, at most 2 s; where they were lost, write its text again."""
@@ -130,6 +130,13 @@ class Output:
             return kept  # whoever closes the stream withdraws what Redis has of it
         return self._rewind(kept, rows)
 
+    def take_back(self, rows: Sequence[Message]) -> None:
+        """Withdraw what the model has shown since the last committed row: it begins its turn anew."""
+        self._rewind(self.kept_last(rows), rows)
+
+    def status(self, status: str, **fields: Any) -> None:
+        self.writer.write(event_payload(FrameEvent.STATUS, {"status": status, **fields}))
+
     def leave(self) -> StreamWriter:
         """The run writes no more; the writer is its taker's to release."""
         self._shut_all()
@@ -163,9 +170,6 @@ class Output:
     def _rewind(self, kept: int, rows: Sequence[Message]) -> int:
         length = len(committed_text(rows, self._held.invocation_id))
         return self.writer.write(event_payload(FrameEvent.REWIND, {"toSeq": kept, "length": length}))
-
-    def _status(self) -> None:
-        self.writer.write(event_payload(FrameEvent.STATUS, {"status": "running"}))
 
 
 class Sink:

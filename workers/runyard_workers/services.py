@@ -1,7 +1,7 @@
 """What every run of the process shares. Built once by `main.py`, which owns and closes each part."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from runyard.db.engine import Database
@@ -11,6 +11,7 @@ from runyard_workers.flusher import Flusher
 from runyard_workers.frame_server import FrameServer
 from runyard_workers.liveness import Liveness
 from runyard_workers.providers.registry import Providers
+from runyard_workers.retries import RetryPolicy
 from runyard_workers.threads import ToolThreads
 
 
@@ -28,3 +29,4 @@ class Services:
     resources: Mapping[str, Any]
     default_model: str | None
     frame_server: FrameServer
+    retries: RetryPolicy = field(default_factory=RetryPolicy)

@@ -1,10 +1,8 @@
 """The model's part of a step: the request from the rows, the call, and the turn that comes of it, also when stopped."""
 
 import asyncio
-import math
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from runyard.authoring.agents import Agent
@@ -13,6 +11,7 @@ from runyard.db.records import Message
 from runyard.db.turns import AssistantTurn
 from runyard.errors import MaxSteps
 from runyard.runs import FinishReason
+from runyard_workers.attempts import Asked, Attempts
 from runyard_workers.contexts import Contexts
 from runyard_workers.output import Output
 from runyard_workers.prices import cost
@@ -22,9 +21,6 @@ from runyard_workers.providers.model import ModelRequest
 from runyard_workers.services import Services
 from runyard_workers.transcript import request_messages
 from runyard_workers.turn import ModelCall, StreamedTurn
-
-CHARS_A_TOKEN = 4
-"""A rough rule for English, to count what an aborted call has produced: its provider did not say."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +40,7 @@ class StoppedError(Exception):
 
 
 class ModelSteps:
-    """Calls the model for one execution, one call at a time. `progress` counts every call, also one that failed."""
+    """Calls the model for one execution, one step at a time. `progress` counts every call, also one that failed."""
 
     def __init__(self, services: Services, claim: Claim, agent: Agent, output: Output, contexts: Contexts) -> None:
         self.progress = Progress.stored(claim.run, claim.invocation)
@@ -66,57 +62,46 @@ class ModelSteps:
             self._task.cancel()
 
     async def call(self, rows: Sequence[Message]) -> Step:
-        """One model call on a transcript.
+        """One step's turn on a transcript.
 
         Raises:
             MaxSteps: the invocation has made as many as it may.
             StoppedError: `stop` was called.
-            ProviderError, ModelNotConfigured, RunTimeout: see `ModelCall.run`.
+            ProviderError, ModelNotConfigured, FallbackExhausted, RunTimeout: see `Attempts.run`.
         """
         max_steps = min(self._options.get("maxSteps", self._agent.max_steps), self._agent.max_steps)
         if self.progress.steps >= max_steps:
             raise MaxSteps(f"Agent exceeded {max_steps} tool round-trips")
-        call = await self._prepare(rows)
+        attempts = Attempts(self._services, self._agent, self._output, await self._asked(rows))
         if self._is_stopped:
             raise StoppedError(None)
-        began = time.monotonic()
-        first_frame = self._output.writer.last + 1
-        self._task = asyncio.create_task(call.run())
+        self._task = asyncio.create_task(attempts.run())
         try:
             streamed = await self._task
         except asyncio.CancelledError:
             if not self._is_stopped or _is_dropped():
                 raise
-            raise StoppedError(self._stopped_turn(call, rows, first_frame, began)) from None
-        except Exception:
-            if call.spent is not None:
-                self.progress = self.progress.plus_spent(call.spent.usage, cost(call.spent.model, call.spent.usage))
-            raise
+            raise StoppedError(self._stopped_turn(attempts.call, rows)) from None
         finally:
             self._task = None
+            for spent in attempts.spent:
+                self.progress = self.progress.plus_spent(spent.usage, cost(spent.model, spent.usage))
         return await self._step(streamed, rows)
 
-    async def _prepare(self, rows: Sequence[Message]) -> ModelCall:
+    async def _asked(self, rows: Sequence[Message]) -> Asked:
+        """The chain of models and what they are asked. A caller's own model takes the place of the chain's head."""
         agent, options = self._agent, self._options
-        provider, model = self._services.providers.resolve(
-            options.get("model") or agent.model or self._services.default_model
-        )
+        head = options.get("model") or agent.model or self._services.default_model
+        models = dict.fromkeys(model for model in (head, *agent.fallbacks) if model)
         request = ModelRequest(
-            model=model,
+            model="",
             system=await system_prompt(agent, self._contexts.of_prompt(), self._services.threads),
             messages=request_messages(rows),
             tools=self._tools,
             max_tokens=min(options.get("maxTokens", agent.max_tokens), agent.max_tokens),
             options=agent.provider_options,
         )
-        await self._services.liveness.wait()
-        return ModelCall(
-            provider,
-            request,
-            self._output.writer,
-            stream_thinking=agent.stream_thinking,
-            silence_s=agent.timeout_s,
-        )
+        return Asked(models=[*models] or [None], request=request, rows=rows)
 
     async def _step(self, streamed: StreamedTurn, rows: Sequence[Message]) -> Step:
         price = cost(streamed.turn.model, streamed.turn.usage)
@@ -136,28 +121,24 @@ class ModelSteps:
         )
         return Step(turn=stored, broken_inputs=turn.broken_inputs)
 
-    def _stopped_turn(
-        self, call: ModelCall, rows: Sequence[Message], first_frame: int, began: float
-    ) -> AssistantTurn | None:
-        """What was said before the stop, as a turn. Its output is estimated: the provider counts at the end only."""
-        if call.spent is None:
+    def _stopped_turn(self, call: ModelCall | None, rows: Sequence[Message]) -> AssistantTurn | None:
+        """What was said before the stop, as a turn. None: nothing was, or what was said had been withdrawn."""
+        if call is None or call.spent is None:
             return None
-        text = "".join(call.said)
-        output_tokens = max(call.spent.usage.output_tokens, math.ceil(len(text) / CHARS_A_TOKEN))
-        usage = replace(call.spent.usage, output_tokens=output_tokens)
-        price = cost(call.spent.model, usage)
-        self.progress = self.progress.plus_step(usage, price)
+        spent, text = call.spent, "".join(call.said)
+        price = cost(spent.model, spent.usage)
+        self.progress = self.progress.plus_step(spent.usage, price)
         if not text:
             return None
         return AssistantTurn(
             seq=rows[-1].seq + 1,
             content=[{"type": "text", "text": text}],
-            model=call.spent.model,
-            usage={**usage.to_dict(), "output_tokens_estimated": output_tokens},
+            model=spent.model,
+            usage={**spent.usage.to_dict(), "output_tokens_estimated": spent.usage.output_tokens},
             cost=price.to_dict(),
             stop_reason=FinishReason.CANCELLED,
-            duration_ms=int((time.monotonic() - began) * 1000),
-            first_frame=first_frame,
+            duration_ms=call.duration_ms,
+            first_frame=call.first_frame,
             last_frame=self._output.writer.last,
         )
 

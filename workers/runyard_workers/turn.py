@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from runyard.errors import RunTimeout
-from runyard.frames import text_payload, thinking_payload
+from runyard.errors import RunTimeout, RunyardError
+from runyard.frames import Payload, text_payload, thinking_payload
 from runyard_workers.flusher import StreamWriter
+from runyard_workers.providers.failures import dead_connection
 from runyard_workers.providers.model import (
     Activity,
     ModelEvent,
@@ -19,8 +21,14 @@ from runyard_workers.providers.model import (
     UsageSoFar,
 )
 
-SILENCE_SLACK = 1 / 16
+SLACK = 1 / 16
 """Moving a timer costs more than all else that is done for an event: it is moved this part of its time at once."""
+
+DEAD_AFTER_S = 60.0
+"""A provider that works sends something all the time, pings at least; its connection is dead after this silence."""
+
+CHARS_A_TOKEN = 4
+"""A rough rule for English, to count what a call without an end has produced: its provider did not say."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +42,9 @@ class StreamedTurn:
 
 
 class ModelCall:
-    """`spent` is what the call has cost so far, `said` the answer text: both count also when it fails or is stopped."""
+    """`first_frame` is the number of its first frame, `said` the answer text so far, `has_shown` whether a reader has
+    seen anything of it: what is left of a call that fails or is stopped.
+    """
 
     def __init__(
         self,
@@ -50,55 +60,86 @@ class ModelCall:
         self._writer = writer
         self._stream_thinking = stream_thinking
         self._silence_s = silence_s
-        self.spent: UsageSoFar | None = None
+        self.first_frame = writer.last + 1
         self.said: list[str] = []
+        self.has_shown = False
+        self._usage: UsageSoFar | None = None
+        self._chars = 0
+        self._began = time.monotonic()
+
+    @property
+    def spent(self) -> UsageSoFar | None:
+        """What a call has cost that has no end. Its output is estimated: the provider counts it at the end only."""
+        if self._usage is None:
+            return None
+        usage = self._usage.usage
+        output_tokens = max(usage.output_tokens, math.ceil(self._chars / CHARS_A_TOKEN))
+        return UsageSoFar(replace(usage, output_tokens=output_tokens), self._usage.model)
+
+    @property
+    def duration_ms(self) -> int:
+        return int((time.monotonic() - self._began) * 1000)
 
     async def run(self) -> StreamedTurn:
         """Call the model and stream what it says.
 
         Raises:
-            ProviderError, ModelNotConfigured: see `Provider.stream`.
-            RunTimeout: nothing showed for `silence_s`, or up to 1/16 longer, that the model works; a connection that
-                is merely kept open does not count.
+            ProviderError, ModelNotConfigured: see `Provider.stream`; also when no byte came for `DEAD_AFTER_S`.
+            RunTimeout: nothing showed for `silence_s`, or up to 1/16 longer, that the model works; a connection that is
+                merely kept open does not count.
         """
-        loop = asyncio.get_running_loop()
-        began = time.monotonic()
-        timed_from, slack_s = loop.time(), self._silence_s * SILENCE_SLACK
-        first_frame = self._writer.last + 1
+        now = asyncio.get_running_loop().time
         turn: Turn | None = None
+        slack_s = self._silence_s * SLACK
+        silent_at = now() + self._silence_s
+        fires_at = min(silent_at, now() + DEAD_AFTER_S) + slack_s
         try:
             async with (
-                asyncio.timeout(self._silence_s + slack_s) as silence,
+                asyncio.timeout_at(fires_at) as limit,
                 contextlib.aclosing(self._provider.stream(self._request)) as events,
             ):
                 async for event in events:
                     if isinstance(event, Turn):
                         turn = event
-                    if self._shows_work(event) and loop.time() - timed_from >= slack_s:
-                        timed_from = loop.time()
-                        silence.reschedule(timed_from + self._silence_s + slack_s)
+                    if self._shows_work(event):
+                        silent_at = now() + self._silence_s
+                    until = min(silent_at, now() + DEAD_AFTER_S)
+                    if until >= fires_at:
+                        fires_at = until + slack_s
+                        limit.reschedule(fires_at)
         except TimeoutError:
-            if not silence.expired():
+            if not limit.expired():
                 raise
-            raise RunTimeout(f"the model was silent for {self._silence_s:g} s") from None
+            raise self._silent(is_dead=now() < silent_at) from None
         assert turn is not None, "a provider's stream ends with a turn or an error"
         return StreamedTurn(
             turn=turn,
-            first_frame=first_frame,
+            first_frame=self.first_frame,
             last_frame=self._writer.last,
-            duration_ms=int((time.monotonic() - began) * 1000),
+            duration_ms=self.duration_ms,
         )
+
+    def _silent(self, *, is_dead: bool) -> RunyardError:
+        if is_dead:
+            return dead_connection(DEAD_AFTER_S)
+        return RunTimeout(f"the model was silent for {self._silence_s:g} s")
 
     def _shows_work(self, event: ModelEvent) -> bool:
         match event:
             case TextDelta(text):
                 self.said.append(text)
-                self._writer.write(text_payload(text))
+                self._chars += len(text)
+                self._show(text_payload(text))
             case ThinkingDelta(text):
+                self._chars += len(text)
                 if self._stream_thinking:
-                    self._writer.write(thinking_payload(text))
+                    self._show(thinking_payload(text))
             case UsageSoFar():
-                self.spent = event
+                self._usage = event
             case Activity(ping):
                 return not ping
         return True
+
+    def _show(self, payload: Payload) -> None:
+        self.has_shown = True
+        self._writer.write(payload)

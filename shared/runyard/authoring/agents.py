@@ -29,6 +29,9 @@ class Agent:
     model: str | None
     """None: the worker's `RUNYARD_MODEL`."""
 
+    fallbacks: tuple[str, ...]
+    """Asked in this order when the model fails."""
+
     max_steps: int
     max_tokens: int
     timeout_s: float
@@ -70,6 +73,7 @@ def agent(
     system: SystemPrompt | None = None,
     tools: Sequence[Tool[..., Any]] = (),
     model: str | None = None,
+    fallbacks: Sequence[str] = (),
     max_steps: int = 64,
     max_tokens: int = 4096,
     timeout_s: float = 600,
@@ -81,7 +85,8 @@ def agent(
     """Define the agent of this file. What is passed is copied: changing it later changes nothing.
 
     `max_steps` counts model calls per invocation, `max_tokens` limits each answer, `timeout_s` is how long model and
-    tools may be silent. `provider_options` are added to the model's request as they are (JSON). `auth="admin"` keeps
+    tools may be silent. `fallbacks` are asked in their order for what `model` fails at; a caller's own model takes the
+    place of `model` only. `provider_options` are added to the model's request as they are (JSON). `auth="admin"` keeps
     the agent to callers with the role admin.
 
     Raises:
@@ -92,7 +97,7 @@ def agent(
         raise AuthoringError(f"{where}: system must be a text or a function of the context")
     if auth not in ("user", "admin"):
         raise AuthoringError(f"{where}: auth must be 'user' or 'admin', not {auth!r}")
-    if model is not None and not (isinstance(model, str) and model.strip()):
+    if model is not None and not _is_model(model):
         raise AuthoringError(f"{where}: model must be a model's name, not {model!r}")
     if not isinstance(queue, str) or _QUEUE_NAME.fullmatch(queue) is None:
         raise AuthoringError(f"{where}: queue must be 1 to 64 letters, digits, '.', '_' and '-', not {queue!r}")
@@ -100,6 +105,7 @@ def agent(
         system=system,
         tools=_check_tools(where, tools),
         model=model,
+        fallbacks=_check_fallbacks(where, model, fallbacks),
         max_steps=positive_count(where, "max_steps", max_steps),
         max_tokens=positive_count(where, "max_tokens", max_tokens),
         timeout_s=positive_seconds(where, "timeout_s", timeout_s),
@@ -108,6 +114,19 @@ def agent(
         provider_options=_copy_options(where, provider_options or {}),
         stream_thinking=stream_thinking,
     )
+
+
+def _is_model(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _check_fallbacks(where: str, model: str | None, fallbacks: Any) -> tuple[str, ...]:
+    if not isinstance(fallbacks, Sequence) or isinstance(fallbacks, str) or not all(map(_is_model, fallbacks)):
+        raise AuthoringError(f"{where}: fallbacks must be a list of models' names, not {fallbacks!r}")
+    twice = [name for name, count in Counter([model, *fallbacks]).items() if count > 1]
+    if twice:
+        raise AuthoringError(f"{where}: fallbacks holds {twice[0]!r} twice, or the model itself")
+    return tuple(fallbacks)
 
 
 def _check_tools(where: str, tools: Any) -> tuple[Tool[..., Any], ...]:

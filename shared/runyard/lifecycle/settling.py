@@ -46,6 +46,8 @@ def failed(
     )
     if unanswered:
         result["unanswered"] = [{"id": item.id, "text": text_of(item.content)} for item in unanswered]
+    if errors := error.fields.get("errors"):
+        result["errors"] = errors
     stored = {"code": error.code, "message": error.message, "retryable": error.retryable}
     return Settlement(event=RunEvent.FAIL, result=result, error=stored, last_frame=last_frame)
 
@@ -91,16 +93,26 @@ def _answer(block: Block, call: Call, not_started: str) -> Block:
 def _of_last_answer(
     run: Run, invocation: Invocation, totals: Totals, rows: Sequence[Message], *, status: RunStatus, finish_reason: str
 ) -> dict[str, Any]:
-    answers = own_answers(rows, invocation.id)
+    answers = _last_turn(own_answers(rows, invocation.id))
     return _result(
         run,
         invocation,
         totals,
         status=status,
-        text=text_of(answers[-1].content) if answers else "",
+        text="".join(text_of(answer.content) for answer in answers),
         model=answers[-1].model if answers else None,
         finish_reason=finish_reason,
     )
+
+
+def _last_turn(answers: Sequence[Message]) -> list[Message]:
+    """The last answer; one that its provider had paused is several rows with nothing in between."""
+    turn: list[Message] = []
+    for answer in reversed(answers):
+        if turn and answer.seq != turn[0].seq - 1:
+            break
+        turn.insert(0, answer)
+    return turn
 
 
 def _result(

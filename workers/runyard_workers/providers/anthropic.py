@@ -1,5 +1,5 @@
-"""The Messages API of Anthropic: its SDK makes the requests, retries them and types their errors, the bytes of a
-stream are ours to read, at half the CPU of the SDK's streaming helper.
+"""The Messages API of Anthropic: its SDK makes the requests and types their errors, the bytes of a stream are ours to
+read, at half the CPU of the SDK's streaming helper.
 """
 
 import asyncio
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
 _CONNECT_S = 10
-_RETRIES = 2  # of a request that got no stream: 408, 409, 429, 5xx, no connection; the SDK honours retry-after
 _IDLE_CONNECTIONS_MAX = 100
 _LAST_BYTES_S = 0.2
 
@@ -70,14 +69,14 @@ def _open(api_key: str, base_url: str | None) -> "AsyncAnthropic":
 
     import runyard_workers.providers.sdk_errors  # noqa: F401 it is imported again where the loop must not wait
 
-    # No limit on a read: how long a model may be silent is the agent's `timeout_s`, and the loop watches it. No limit
-    # on connections: the worker's slots are one.
+    # No limit on a read: the loop watches the silence. No limit on connections: the worker's slots are one. No retries:
+    # they are the loop's too, which tells readers, honours a stop and goes on to the agent's next model.
     timeout = httpx2.Timeout(None, connect=_CONNECT_S)
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=_IDLE_CONNECTIONS_MAX)
     return anthropic.AsyncAnthropic(
         api_key=api_key,
         base_url=base_url,
-        max_retries=_RETRIES,
+        max_retries=0,
         timeout=timeout,
         http_client=anthropic.DefaultAsyncHttpxClient(timeout=timeout, limits=limits),
     )

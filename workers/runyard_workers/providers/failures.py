@@ -16,14 +16,29 @@ _PASSING_TYPES = frozenset({"rate_limit_error", "timeout_error", "api_error", "o
 _PASSING_STATUSES = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS})
 
 
-def api_failure(*, status: int, error_type: str | None, said: str | None, model: str) -> ProviderError:
-    """`status` 200: an error event in a stream that had begun. `said` must hold no secret."""
-    if status == HTTPStatus.OK:
+def api_failure(
+    *,
+    status: int,
+    error_type: str | None,
+    said: str | None,
+    model: str,
+    is_passing: bool | None = None,
+    retry_after_s: float | None = None,
+) -> ProviderError:
+    """`status` 200: an error event in a stream that had begun. `said` must hold no secret.
+
+    `is_passing` None: the provider does not say itself whether another attempt may help. Fields: `status`, `type` and,
+    where it asks for a wait, `retry_after_s`.
+    """
+    if is_passing is not None:
+        passing = is_passing
+    elif status == HTTPStatus.OK:
         passing = error_type in _PASSING_TYPES
     else:
         passing = status in _PASSING_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR
     kind = ProviderUnavailable if passing else ProviderError
-    return kind(_message(status, error_type, said, model), status=status, type=error_type)
+    wait = {} if retry_after_s is None else {"retry_after_s": retry_after_s}
+    return kind(_message(status, error_type, said, model), status=status, type=error_type, **wait)
 
 
 def _message(status: int, error_type: str | None, said: str | None, model: str) -> str:
@@ -47,6 +62,13 @@ def _message(status: int, error_type: str | None, said: str | None, model: str) 
 def cut_stream() -> ProviderUnavailable:
     """The connection ended before the turn did: what came is no answer."""
     return ProviderUnavailable("the provider's stream ended early", status=HTTPStatus.OK.value, type="cut_stream")
+
+
+def dead_connection(silence_s: float) -> ProviderUnavailable:
+    """Nothing at all came for that long, not even a sign of life."""
+    return ProviderUnavailable(
+        f"the provider's connection was dead: nothing came for {silence_s:g} s", status=None, type="dead_connection"
+    )
 
 
 def malformed(what: str) -> ProviderUnavailable:

@@ -5,6 +5,7 @@ import httpx2
 
 from runyard.errors import ProviderError, ProviderUnavailable
 from runyard_workers.providers.failures import api_failure, cut_stream
+from runyard_workers.providers.retry_hints import retry_after_s, says_whether_to_retry
 
 SDK_ERRORS = (anthropic.AnthropicError, httpx2.HTTPError)
 
@@ -14,7 +15,15 @@ def translated(error: Exception, *, model: str, secret: str) -> ProviderError:
     match error:
         case anthropic.APIStatusError():
             said = (error.api_message or error.response.reason_phrase).replace(secret, "[redacted]")
-            return api_failure(status=error.status_code, error_type=error.type, said=said, model=model)
+            headers = error.response.headers
+            return api_failure(
+                status=error.status_code,
+                error_type=error.type,
+                said=said,
+                model=model,
+                is_passing=says_whether_to_retry(headers),
+                retry_after_s=retry_after_s(headers),
+            )
         case anthropic.APIConnectionError():
             reason = type(error.__cause__ or error).__name__
             return ProviderUnavailable(

@@ -1,0 +1,32 @@
+"""What the headers of a refusal say about asking again."""
+
+import email.utils
+import math
+import time
+from collections.abc import Mapping
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait before the next attempt; None where nothing readable is said.
+
+    `retry-after-ms` is the more precise form that Anthropic's and OpenAI's SDKs know; `retry-after` has seconds or an
+    HTTP date (https://www.rfc-editor.org/rfc/rfc9110#field.retry-after).
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    seconds = milliseconds / 1000 if milliseconds is not None else _number(headers.get("retry-after"))
+    if seconds is None and (date := email.utils.parsedate_tz(headers.get("retry-after"))) is not None:
+        seconds = email.utils.mktime_tz(date) - time.time()
+    return None if seconds is None else max(seconds, 0.0)
+
+
+def says_whether_to_retry(headers: Mapping[str, str]) -> bool | None:
+    """Anthropic's own word, which goes before what the status says; None where it says nothing."""
+    return {"true": True, "false": False}.get(headers.get("x-should-retry", ""))
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        number = float(value or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
