@@ -14,7 +14,7 @@ import structlog
 
 from runyard.authoring.agents import Agent
 from runyard.db.records import Message
-from runyard.errors import FallbackExhausted, FallbacksUnavailable, ModelNotConfigured, ProviderError, RunyardError
+from runyard.errors import FallbackExhausted, FallbacksUnavailable, ModelNotConfigured, ProviderError
 from runyard_workers.output import Output
 from runyard_workers.providers.model import ModelRequest, UsageSoFar
 from runyard_workers.services import Services
@@ -87,7 +87,7 @@ class Attempts:
         )
         try:
             return await call.run()
-        except RunyardError:
+        except Exception:
             self.call = None
             self._has_shown = call.has_shown
             if call.spent is not None:

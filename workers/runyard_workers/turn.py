@@ -90,7 +90,7 @@ class ModelCall:
         """
         now = asyncio.get_running_loop().time
         turn: Turn | None = None
-        slack_s = self._silence_s * SLACK
+        slack_s = min(self._silence_s, DEAD_AFTER_S) * SLACK
         silent_at = now() + self._silence_s
         fires_at = min(silent_at, now() + DEAD_AFTER_S) + slack_s
         try:
