@@ -4,39 +4,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.db.locks import lock_owned
 from runyard.db.records import Run
 from runyard.db.tables import agent_inputs, agent_invocations, agent_runs
-from runyard.db.together import Insert, Update, Values, Write, write_together
 from runyard.errors import AgentMismatch, RunBusy, RunNotFound
 from runyard.ids import InputId, InvocationId, RequestId, RunId, StreamId
 from runyard.runs import BUSY, RunEvent, RunStatus, after
 
 ZERO_COST = {"amount": 0.0, "currency": "USD", "unpriced": False}
 
-_NEW_RUN = Insert(
-    table=agent_runs,
-    columns=(
-        *("id", "tenant_id", "user_id", "agent", "queue", "session_id", "title", "metadata", "status", "generation"),
-        *("rank", "invocation_id", "steps", "last_seq", "usage", "cost", "created_at", "last_activity_at"),
-    ),
-    unless_exists=True,
-)
-_CONTINUED_RUN = Update(
-    table=agent_runs,
-    columns=("status", "rank", "queue", "invocation_id", "error", "title", "metadata", "last_activity_at"),
-    where=agent_runs.c.id == sa.bindparam("run"),
-)
-_NEW_INVOCATION = Insert(
-    table=agent_invocations,
-    columns=(
-        *("id", "run_id", "stream_id", "request_id", "status", "roles", "options", "steps", "usage", "cost", "deaths"),
-        *("stream_closed", "created_at"),
-    ),
-)
-_NEW_INPUT = Insert(table=agent_inputs, columns=("id", "run_id", "invocation_id", "position", "content", "created_at"))
+_insert_run = {
+    name: insert(agent_runs).on_conflict_do_nothing().returning(agent_runs.c.id)
+    for name, insert in (("postgresql", postgresql.insert), ("sqlite", sqlite.insert))
+}
+_insert_invocation = sa.insert(agent_invocations)
+_insert_input = sa.insert(agent_inputs)
 _lock_session_run = (
     sa.select(agent_runs)
     .where(
@@ -86,37 +71,65 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> RunId:
         AgentMismatch: the run belongs to another agent.
         RunBusy: an invocation is in progress.
     """
-    run = await _find(connection, turn)
+    run = await _run_to_continue(connection, turn)
     if run is None:
-        if await _create(connection, turn):
-            return turn.run_id
-        run = await _find_created(connection, turn)
-    if not await _is_accepted(connection, turn):
+        run_id, position = turn.run_id, 1
+    elif await _is_accepted(connection, turn):
+        return run.id
+    else:
         await _continue(connection, run, turn)
-    return run.id
+        run_id, position = run.id, await _next_position(connection, run.id)
+    await connection.execute(
+        _insert_invocation,
+        {
+            "id": turn.invocation_id,
+            "run_id": run_id,
+            "stream_id": turn.stream_id,
+            "request_id": turn.request_id,
+            "status": RunStatus.QUEUED,
+            "roles": list(turn.roles),
+            "options": turn.options,
+            "steps": 0,
+            "usage": {},
+            "cost": ZERO_COST,
+            "deaths": [],
+            "stream_closed": False,
+            "created_at": turn.at,
+        },
+    )
+    await connection.execute(
+        _insert_input,
+        {
+            "id": turn.input_id,
+            "run_id": run_id,
+            "invocation_id": turn.invocation_id,
+            "position": position,
+            "content": turn.content,
+            "created_at": turn.at,
+        },
+    )
+    return run_id
 
 
-async def _find(connection: AsyncConnection, turn: NewTurn) -> Run | None:
-    """The run to continue, locked; None when this call has to create it."""
+async def _run_to_continue(connection: AsyncConnection, turn: NewTurn) -> Run | None:
+    """The run, locked; None when this call created it."""
     if turn.continues is not None:
         run = await lock_owned(connection, turn.continues, tenant_id=turn.tenant_id, user_id=turn.user_id)
         if run is None:
             raise RunNotFound("Run not found", runId=turn.continues)
         return run
     if turn.session_id is not None:
-        return await _lock_session(connection, turn)
-    return None
-
-
-async def _find_created(connection: AsyncConnection, turn: NewTurn) -> Run:
-    """The run that kept this call from creating one, locked: the insert has awaited its commit.
-
-    Another call created the session between the two statements, or an earlier try of this call the run.
-    """
-    if turn.session_id is not None:
         run = await _lock_session(connection, turn)
-    else:
+        if run is not None:
+            return run
+    if await _create(connection, turn):
+        return None
+    # Another call created the session between the two statements, or an earlier try the run: the insert has awaited
+    # its commit.
+    if turn.session_id is None:
         run = await lock_owned(connection, turn.run_id, tenant_id=turn.tenant_id, user_id=turn.user_id)
+    else:
+        run = await _lock_session(connection, turn)
     assert run is not None
     return run
 
@@ -128,55 +141,31 @@ async def _lock_session(connection: AsyncConnection, turn: NewTurn) -> Run | Non
 
 
 async def _create(connection: AsyncConnection, turn: NewTurn) -> bool:
-    """Whether the rows were inserted: not when the run or its session exists."""
-    run = {
-        "id": turn.run_id,
-        "tenant_id": turn.tenant_id,
-        "user_id": turn.user_id,
-        "agent": turn.agent,
-        "queue": turn.queue,
-        "session_id": turn.session_id,
-        "title": turn.title,
-        "metadata": turn.metadata or {},
-        "status": RunStatus.QUEUED,
-        "generation": 0,
-        "rank": turn.at,
-        "invocation_id": turn.invocation_id,
-        "steps": 0,
-        "last_seq": 0,
-        "usage": {},
-        "cost": ZERO_COST,
-        "created_at": turn.at,
-        "last_activity_at": turn.at,
-    }
-    return await write_together(connection, (_NEW_RUN, run), *_invocation_and_input(turn, turn.run_id, position=1))
-
-
-def _invocation_and_input(turn: NewTurn, run_id: RunId, *, position: int) -> list[tuple[Write, Values]]:
-    invocation = {
-        "id": turn.invocation_id,
-        "run_id": run_id,
-        "stream_id": turn.stream_id,
-        "request_id": turn.request_id,
-        "status": RunStatus.QUEUED,
-        "roles": list(turn.roles),
-        "options": turn.options,
-        "steps": 0,
-        "usage": {},
-        "cost": ZERO_COST,
-        "deaths": [],
-        "stream_closed": False,
-        "created_at": turn.at,
-    }
-    opening = {
-        "id": turn.input_id,
-        "run_id": run_id,
-        "invocation_id": turn.invocation_id,
-        "position": position,
-        "content": turn.content,
-        "created_at": turn.at,
-    }
-    return [(_NEW_INVOCATION, invocation), (_NEW_INPUT, opening)]
+    """Whether the row was inserted: not when the run or its session exists."""
+    inserted = await connection.execute(
+        _insert_run[connection.dialect.name],
+        {
+            "id": turn.run_id,
+            "tenant_id": turn.tenant_id,
+            "user_id": turn.user_id,
+            "agent": turn.agent,
+            "queue": turn.queue,
+            "session_id": turn.session_id,
+            "title": turn.title,
+            "metadata": turn.metadata or {},
+            "status": RunStatus.QUEUED,
+            "generation": 0,
+            "rank": turn.at,
+            "invocation_id": turn.invocation_id,
+            "steps": 0,
+            "last_seq": 0,
+            "usage": {},
+            "cost": ZERO_COST,
+            "created_at": turn.at,
+            "last_activity_at": turn.at,
+        },
+    )
+    return inserted.one_or_none() is not None
 
 
 async def _is_accepted(connection: AsyncConnection, turn: NewTurn) -> bool:
@@ -189,19 +178,19 @@ async def _continue(connection: AsyncConnection, run: Run, turn: NewTurn) -> Non
         raise AgentMismatch(f"The run belongs to agent {run.agent}", runId=run.id, agent=run.agent)
     if run.status in BUSY:
         raise RunBusy("The run is busy with another call", runId=run.id, status=run.status)
-    changes = {
-        "run": run.id,
+    values: dict[str, Any] = {
         "status": after(run.status, RunEvent.TURN),
         "rank": turn.at,
         "queue": turn.queue,
         "invocation_id": turn.invocation_id,
         "error": None,
-        "title": run.title if turn.title is None else turn.title,
-        "metadata": run.metadata if turn.metadata is None else turn.metadata,
         "last_activity_at": turn.at,
     }
-    position = await _next_position(connection, run.id)
-    await write_together(connection, (_CONTINUED_RUN, changes), *_invocation_and_input(turn, run.id, position=position))
+    if turn.title is not None:
+        values["title"] = turn.title
+    if turn.metadata is not None:
+        values["metadata"] = turn.metadata
+    await connection.execute(sa.update(agent_runs).where(agent_runs.c.id == run.id).values(**values))
 
 
 async def _next_position(connection: AsyncConnection, run_id: RunId) -> int:

@@ -7,10 +7,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runyard.db.locks import claimed, lock_claimed, write_claimed
+from runyard.db.locks import lock_claimed, update_claimed
 from runyard.db.records import Call, Invocation, Message, Run
 from runyard.db.tables import agent_calls, agent_invocations, agent_messages, agent_runs
-from runyard.db.together import Insert, Update, Values, Write
 from runyard.ids import InvocationId, RunId
 from runyard.runs import CallState, RunEvent, RunStatus, after
 
@@ -94,27 +93,9 @@ _of_turn = sa.and_(agent_calls.c.run_id == sa.bindparam("run"), agent_calls.c.as
 _load_calls = sa.select(agent_calls).where(_of_turn).order_by(agent_calls.c.index)
 _start_calls = sa.update(agent_calls).where(_of_turn, agent_calls.c.index.in_(sa.bindparam("indexes", expanding=True)))
 _finish_call = sa.update(agent_calls).where(_of_turn, agent_calls.c.index == sa.bindparam("call"))
+_insert_message = sa.insert(agent_messages)
 _insert_calls = sa.insert(agent_calls)
-_set_frame_base = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
-
-_TOTALS = ("steps", "usage", "cost")
-_RUN_STEPPED = Update(table=agent_runs, columns=("last_seq", "last_activity_at", *_TOTALS), where=claimed)
-_RUN_ANSWERED = Update(table=agent_runs, columns=("last_seq", "last_activity_at"), where=claimed)
-_RUN_SETTLED = Update(
-    table=agent_runs,
-    columns=("status", "worker_id", "error", "last_seq", "last_activity_at", *_TOTALS),
-    where=claimed,
-)
-_INVOCATION_STEPPED = Update(
-    table=agent_invocations, columns=_TOTALS, where=agent_invocations.c.id == sa.bindparam("invocation")
-)
-_INVOCATION_SETTLED = Update(
-    table=agent_invocations,
-    columns=("status", "result", "error", "last_frame", "last_seq", "settled_at", *_TOTALS),
-    where=agent_invocations.c.id == sa.bindparam("invocation"),
-)
-_ASSISTANT_ROW = Insert(table=agent_messages, columns=tuple(agent_messages.c.keys()))
-_USER_ROW = Insert(table=agent_messages, columns=("run_id", "seq", "invocation_id", "role", "content", "created_at"))
+_change_invocation = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
 
 
 async def load_run(connection: AsyncConnection, run_id: RunId) -> tuple[Run, Invocation]:
@@ -150,14 +131,15 @@ async def append_turn(
     Raises:
         GenerationLost: the run belongs to another worker.
     """
-    await write_claimed(
+    await update_claimed(
         connection,
         held.run_id,
         held.generation,
-        (_RUN_STEPPED, {"last_seq": turn.seq, "last_activity_at": at, **totals.run_values()}),
-        _assistant_row(held, turn, at=at),
-        (_INVOCATION_STEPPED, {"invocation": held.invocation_id, **totals.invocation_values()}),
+        last_seq=turn.seq,
+        last_activity_at=at,
+        **totals.run_values(),
     )
+    await _insert_turn(connection, held, turn, at=at)
     if calls:
         await connection.execute(
             _insert_calls,
@@ -178,6 +160,7 @@ async def append_turn(
                 for index, call in enumerate(calls)
             ],
         )
+    await _update_invocation(connection, held, **totals.invocation_values())
 
 
 async def start_calls(
@@ -237,15 +220,10 @@ async def append_results(
         GenerationLost: the run belongs to another worker.
     """
     seq = assistant_seq + 1
-    await write_claimed(
-        connection,
-        held.run_id,
-        held.generation,
-        (_RUN_ANSWERED, {"last_seq": seq, "last_activity_at": at}),
-        _user_row(held, seq, content, at=at),
-    )
+    await update_claimed(connection, held.run_id, held.generation, last_seq=seq, last_activity_at=at)
     for call in finished:
         await _finish(connection, held, assistant_seq, call, at=at)
+    await _insert_user(connection, held, seq, content, at=at)
 
 
 async def settle(
@@ -268,29 +246,31 @@ async def settle(
         GenerationLost: the run belongs to another worker.
     """
     status = after(RunStatus.RUNNING, settlement.event)
-    run = {
-        "status": status,
-        "worker_id": None,
-        "error": settlement.error,
-        "last_seq": settlement.last_seq,
-        "last_activity_at": at,
+    await update_claimed(
+        connection,
+        held.run_id,
+        held.generation,
+        status=status,
+        worker_id=None,
+        error=settlement.error,
+        last_seq=settlement.last_seq,
+        last_activity_at=at,
         **totals.run_values(),
-    }
-    invocation = {
-        "invocation": held.invocation_id,
-        "status": status,
-        "result": settlement.result,
-        "error": settlement.error,
-        "last_frame": settlement.last_frame,
-        "last_seq": settlement.last_seq,
-        "settled_at": at,
-        **totals.invocation_values(),
-    }
-    rows = [_assistant_row(held, turn, at=at)] if turn is not None else []
+    )
+    if turn is not None:
+        await _insert_turn(connection, held, turn, at=at)
     if results is not None:
-        rows.append(_user_row(held, *results, at=at))
-    await write_claimed(
-        connection, held.run_id, held.generation, (_RUN_SETTLED, run), *rows, (_INVOCATION_SETTLED, invocation)
+        await _insert_user(connection, held, *results, at=at)
+    await _update_invocation(
+        connection,
+        held,
+        status=status,
+        result=settlement.result,
+        error=settlement.error,
+        last_frame=settlement.last_frame,
+        last_seq=settlement.last_seq,
+        settled_at=at,
+        **totals.invocation_values(),
     )
 
 
@@ -301,38 +281,44 @@ async def set_frame_base(connection: AsyncConnection, held: Held, base: int, red
         GenerationLost: the run belongs to another worker.
     """
     await lock_claimed(connection, held.run_id, held.generation)
+    await _update_invocation(connection, held, frame_base=base, redis_run_id=redis_run_id)
+
+
+async def _insert_turn(connection: AsyncConnection, held: Held, turn: AssistantTurn, *, at: int) -> None:
     await connection.execute(
-        _set_frame_base, {"invocation": held.invocation_id, "frame_base": base, "redis_run_id": redis_run_id}
+        _insert_message,
+        {
+            "run_id": held.run_id,
+            "seq": turn.seq,
+            "invocation_id": held.invocation_id,
+            "role": "assistant",
+            "content": turn.content,
+            "model": turn.model,
+            "usage": turn.usage,
+            "cost": turn.cost,
+            "stop_reason": turn.stop_reason,
+            "duration_ms": turn.duration_ms,
+            "first_frame": turn.first_frame,
+            "last_frame": turn.last_frame,
+            "created_at": at,
+        },
     )
 
 
-def _assistant_row(held: Held, turn: AssistantTurn, *, at: int) -> tuple[Write, Values]:
-    return _ASSISTANT_ROW, {
-        "run_id": held.run_id,
-        "seq": turn.seq,
-        "invocation_id": held.invocation_id,
-        "role": "assistant",
-        "content": turn.content,
-        "model": turn.model,
-        "usage": turn.usage,
-        "cost": turn.cost,
-        "stop_reason": turn.stop_reason,
-        "duration_ms": turn.duration_ms,
-        "first_frame": turn.first_frame,
-        "last_frame": turn.last_frame,
-        "created_at": at,
-    }
-
-
-def _user_row(held: Held, seq: int, content: list[dict[str, Any]], *, at: int) -> tuple[Write, Values]:
-    return _USER_ROW, {
-        "run_id": held.run_id,
-        "seq": seq,
-        "invocation_id": held.invocation_id,
-        "role": "user",
-        "content": content,
-        "created_at": at,
-    }
+async def _insert_user(
+    connection: AsyncConnection, held: Held, seq: int, content: list[dict[str, Any]], *, at: int
+) -> None:
+    await connection.execute(
+        _insert_message,
+        {
+            "run_id": held.run_id,
+            "seq": seq,
+            "invocation_id": held.invocation_id,
+            "role": "user",
+            "content": content,
+            "created_at": at,
+        },
+    )
 
 
 async def _finish(connection: AsyncConnection, held: Held, assistant_seq: int, call: FinishedCall, *, at: int) -> None:
@@ -348,3 +334,7 @@ async def _finish(connection: AsyncConnection, held: Held, assistant_seq: int, c
             "finished_at": at,
         },
     )
+
+
+async def _update_invocation(connection: AsyncConnection, held: Held, **values: Any) -> None:
+    await connection.execute(_change_invocation, {"invocation": held.invocation_id, **values})
