@@ -19,11 +19,13 @@ from tests.integration.stack import (
 
 GATEWAYS = 2
 
+Side = RedisSide | RabbitmqSide
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
     stack: Stack
-    broker: RedisSide | RabbitmqSide
+    broker: Side
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +68,7 @@ def stack(fleet: Fleet) -> Iterator[Stack]:
 
 
 @pytest.fixture
-def broker(fleet: Fleet) -> RedisSide | RabbitmqSide:
+def broker(fleet: Fleet) -> Side:
     """The queue of the fleet's workers."""
     return fleet.broker
 
