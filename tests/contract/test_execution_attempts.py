@@ -1,4 +1,4 @@
-"""A provider that fails: retries, and the chain of models (field.md B1, H2; loop.md G13, G16)."""
+"""A provider that fails: retries, and the chain of models."""
 
 import asyncio
 from dataclasses import replace

@@ -24,7 +24,7 @@ from runyard_workers.transcript import INTERRUPTED
 
 pytestmark = pytest.mark.anyio
 
-COMMITS = [turns.append_turn, turns.start_calls, turns.finish_call, turns.append_results, turns.settle]
+COMMITS = [turns.append_turn, turns.start_calls, turns.finish_call, turns.append_results, turns.end_turn]
 AWAY_S = 0.02
 
 faults = st.lists(st.tuples(st.sampled_from([*COMMITS, turns.set_frame_base]), st.sampled_from(Fault)), max_size=4)

@@ -1,4 +1,4 @@
-"""Runs that fail: the provider, the system function, silence, our own code (loop.md A22, G16; field.md B1)."""
+"""Runs that fail: the provider, the system function, silence, our own code."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

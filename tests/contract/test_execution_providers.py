@@ -1,4 +1,4 @@
-"""A run through the real SDK against the stand-in: failures on the wire, and what becomes of them (field.md B1, H2)."""
+"""A run through the real SDK against the stand-in: failures on the wire, and what becomes of them."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Why the model stopped, and what becomes of it: paused and cut turns (field.md A4, A5; loop.md G9, G12)."""
+"""Why the model stopped, and what becomes of it: paused and cut turns."""
 
 import asyncio
 from typing import Any

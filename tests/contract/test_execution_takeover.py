@@ -1,4 +1,4 @@
-"""A run that leaves its worker in the middle, and the worker that goes on with it (field.md A1, D5)."""
+"""A run that leaves its worker in the middle, and the worker that goes on with it."""
 
 import asyncio
 import threading

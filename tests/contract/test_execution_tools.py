@@ -1,4 +1,4 @@
-"""Tools through the loop and the ledger (loop.md A2, A7; field.md A7, A8, B3, E1, E3, E4, E5)."""
+"""Tools through the loop and the ledger."""
 
 import asyncio
 import contextlib

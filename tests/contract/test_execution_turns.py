@@ -1,4 +1,4 @@
-"""A run from claim to end: rows, frames, result, usage, steps (loop.md A1, A3, A8, A20, A21, G15; field.md A3, A6)."""
+"""A run from claim to end: rows, frames, result, usage, steps."""
 
 import pytest
 from tests.contract.worker import Worker

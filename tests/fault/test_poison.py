@@ -1,4 +1,4 @@
-"""A tool that kills its worker, each time it runs (field.md D2)."""
+"""A tool that kills its worker, each time it runs."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A worker is frozen until another one has ended its runs, then it wakes up in the middle of each (field.md D5)."""
+"""A worker is frozen until another one has ended its runs, then it wakes up in the middle of each."""
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack

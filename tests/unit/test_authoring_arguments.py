@@ -1,4 +1,4 @@
-"""From a model's input to keyword arguments: no silent change of type (field.md E1, E2)."""
+"""From a model's input to keyword arguments: no silent change of type."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta

@@ -1,4 +1,4 @@
-"""What authors' code returns or streams becomes strict JSON, or is refused with its type named (field.md A7, E4)."""
+"""What authors' code returns or streams becomes strict JSON, or is refused with its type named."""
 
 import collections
 import contextlib

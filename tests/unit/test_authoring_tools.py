@@ -1,4 +1,4 @@
-"""`@tool`: the schema that a model sees, and what cannot become one (field.md E2, loop.md A25)."""
+"""`@tool`: the schema that a model sees, and what cannot become one."""
 
 import functools
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,9 @@
 """The tree of errors: one code a class, one status a code, and signals that are no errors."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -95,3 +97,10 @@ def test_signals_are_no_errors() -> None:
     for cls in (*signals, StartError):
         assert not issubclass(cls, RunyardError)
         assert not hasattr(cls, "code")
+
+
+def test_the_documented_codes_are_the_declared_ones() -> None:
+    table = (Path(__file__).parents[2] / "docs/errors.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (yes)? *\|", table, re.MULTILINE)
+    assert {code: int(status) for code, status, _ in rows} == STATUSES
+    assert {code for code, _, retryable in rows if retryable} == {code for code, cls in OWNERS.items() if cls.retryable}

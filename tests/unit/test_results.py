@@ -1,4 +1,4 @@
-"""Tool results: JSON text or blocks, clean, within the limit (field.md A3, A7, E4, E5)."""
+"""Tool results: JSON text or blocks, clean, within the limit."""
 
 import base64
 import json

@@ -152,8 +152,9 @@ async def _serve(
             await stop.wait()
         log.info("worker leaves")
         slots.close()
-        await asyncio.to_thread(consumption.stop)
-        await runner.hand_over_all(settings.drain_s, hurry)
+        # At the same time: a broker that does not answer holds no run up. Then what a last claim has started.
+        await asyncio.gather(asyncio.to_thread(consumption.stop), runner.hand_over_all(settings.drain_s, hurry))
+        await runner.hand_over_all(0, hurry)
         with contextlib.suppress(TimeoutError):  # what is not closed is closed by another worker
             async with asyncio.timeout(CLOSE_WAIT_S):
                 await services.closer.drained()
