@@ -101,9 +101,11 @@ async def running(stack: Stack, *, workers: int = 1) -> AsyncIterator[System]:
 
 
 async def _warm(system: System) -> None:
-    """First calls import, connect and compile: they are nobody's figure."""
-    callers = [await system.caller() for _ in range(8 * len(system.workers))]
-    for _ in range(3):
+    """First calls import, connect and compile. Then Postgres plans each statement anew ten times a connection: five
+    times until psycopg prepares it, five more until the plan is kept. A process that has run for a minute is past that.
+    """
+    callers = [await system.caller() for _ in range(16)]
+    for _ in range(20 * len(system.workers)):
         await asyncio.gather(*(run(caller, "standin[deltas=20]") for caller in callers))
     for caller in callers:
         caller.close()

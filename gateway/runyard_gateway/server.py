@@ -16,6 +16,10 @@ from runyard_gateway.http_protocol import HttpProtocol
 GRACE_S = 5
 """How long answers may go on after a signal. Open streams end at once: their readers come back by cursor."""
 
+KEEP_ALIVE_S = 75
+"""How long an idle connection is kept: longer than clients and load balancers (60 s in nginx and AWS) do. One that the
+gateway closes just when the next call is sent over it loses the call, and nobody may repeat a POST unasked."""
+
 BACKLOG = 2048
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -31,6 +35,7 @@ class DrainingServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 ws="none",
+                timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=GRACE_S,
             )
         )

@@ -153,6 +153,7 @@ class Database:
                 pool_size=min(pool_size, 8),
                 max_overflow=0,
                 pool_timeout=POOL_WAIT_S,
+                pool_use_lifo=True,
                 connect_args={"factory": _SqliteConnection},
                 **_ENGINE_OPTIONS,
             )
@@ -163,6 +164,7 @@ class Database:
             pool_size=pool_size,
             max_overflow=0,
             pool_timeout=POOL_WAIT_S,
+            pool_use_lifo=True,  # the link used last has its statements prepared, and its server's caches warm
             connect_args={
                 "options": f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}",
                 "tcp_user_timeout": LINK_SILENT_MS,
