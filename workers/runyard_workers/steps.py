@@ -1,16 +1,15 @@
 """The model's part of a step: the request from the rows, the call, and the turn that comes of it, also when stopped."""
 
 import asyncio
-import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from runyard.authoring.agents import Agent
 from runyard.db.claims import Claim
 from runyard.db.records import Message
-from runyard.db.turns import AssistantTurn
+from runyard.db.transcripts import AssistantTurn
 from runyard.errors import MaxSteps, RunyardError
 from runyard.runs import FinishReason
 from runyard_workers.contexts import Contexts
@@ -22,9 +21,6 @@ from runyard_workers.providers.model import ModelRequest
 from runyard_workers.services import Services
 from runyard_workers.transcript import request_messages
 from runyard_workers.turn import ModelCall, StreamedTurn
-
-CHARS_A_TOKEN = 4
-"""A rough rule for English, to count what an aborted call has produced: its provider did not say."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,8 +85,10 @@ class ModelSteps:
                 raise
             raise StoppedError(self._stopped_turn(call, rows, first_frame, began)) from None
         except RunyardError:
-            if call.spent is not None:
-                self.progress = self.progress.plus_spent(call.spent.usage, cost(call.spent.model, call.spent.usage))
+            if self._is_stopped:  # it broke while it was being closed
+                raise StoppedError(self._stopped_turn(call, rows, first_frame, began)) from None
+            if spent := call.spent():
+                self.progress = self.progress.plus_spent(spent.usage, cost(spent.model, spent.usage))
             raise
         finally:
             self._task = None
@@ -139,21 +137,20 @@ class ModelSteps:
     def _stopped_turn(
         self, call: ModelCall, rows: Sequence[Message], first_frame: int, began: float
     ) -> AssistantTurn | None:
-        """What was said before the stop, as a turn. Its output is estimated: the provider counts at the end only."""
-        if call.spent is None:
+        """What was said before the stop, as a turn."""
+        spent = call.spent()
+        if spent is None:
             return None
+        price = cost(spent.model, spent.usage)
+        self.progress = self.progress.plus_step(spent.usage, price)
         text = "".join(call.said)
-        output_tokens = max(call.spent.usage.output_tokens, math.ceil(len(text) / CHARS_A_TOKEN))
-        usage = replace(call.spent.usage, output_tokens=output_tokens)
-        price = cost(call.spent.model, usage)
-        self.progress = self.progress.plus_step(usage, price)
         if not text:
             return None
         return AssistantTurn(
             seq=rows[-1].seq + 1,
             content=[{"type": "text", "text": text}],
-            model=call.spent.model,
-            usage={**usage.to_dict(), "output_tokens_estimated": output_tokens},
+            model=spent.model,
+            usage={**spent.usage.to_dict(), "output_tokens_estimated": spent.estimated_tokens},
             cost=price.to_dict(),
             stop_reason=FinishReason.CANCELLED,
             duration_ms=int((time.monotonic() - began) * 1000),

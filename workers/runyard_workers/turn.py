@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runyard.errors import RunTimeout
 from runyard.frames import text_payload, thinking_payload
@@ -16,8 +17,12 @@ from runyard_workers.providers.model import (
     TextDelta,
     ThinkingDelta,
     Turn,
+    Usage,
     UsageSoFar,
 )
+
+CHARS_A_TOKEN = 4
+"""A rough rule for English, for what a call has produced since its provider counted last."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,8 +35,17 @@ class StreamedTurn:
     duration_ms: int
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spent:
+    """What a call that did not end has cost. `estimated_tokens` of the output were not counted by the provider."""
+
+    model: str
+    usage: Usage
+    estimated_tokens: int
+
+
 class ModelCall:
-    """`spent` is what the call has cost so far, `said` the answer text: both count also when it fails or is stopped."""
+    """`said` is the answer text so far. It counts, and what was spent, also when the call fails or is stopped."""
 
     def __init__(
         self,
@@ -47,8 +61,9 @@ class ModelCall:
         self._writer = writer
         self._stream_thinking = stream_thinking
         self._silence_s = silence_s
-        self.spent: UsageSoFar | None = None
         self.said: list[str] = []
+        self._counted: UsageSoFar | None = None
+        self._uncounted_chars = 0
 
     async def run(self) -> StreamedTurn:
         """Call the model and stream what it says.
@@ -84,16 +99,28 @@ class ModelCall:
             duration_ms=int((time.monotonic() - began) * 1000),
         )
 
+    def spent(self) -> Spent | None:
+        """What a call that was broken off has cost; None: it had not begun to answer."""
+        if self._counted is None and not self._uncounted_chars:
+            return None
+        usage, model = self._counted or UsageSoFar(Usage(), self._request.model)
+        estimated = math.ceil(self._uncounted_chars / CHARS_A_TOKEN)
+        usage = replace(usage, output_tokens=usage.output_tokens + estimated)
+        return Spent(model=model, usage=usage, estimated_tokens=estimated)
+
     def _shows_work(self, event: ModelEvent) -> bool:
         match event:
             case TextDelta(text):
                 self.said.append(text)
+                self._uncounted_chars += len(text)
                 self._writer.write(text_payload(text))
             case ThinkingDelta(text):
+                self._uncounted_chars += len(text)
                 if self._stream_thinking:
                     self._writer.write(thinking_payload(text))
             case UsageSoFar():
-                self.spent = event
+                self._counted = event
+                self._uncounted_chars = 0
             case Activity(ping):
                 return not ping
         return True
