@@ -27,12 +27,13 @@ async def accept(gateway: Gateway, turn: NewTurn) -> Accepted:
     if accepted.is_steering:
         log.info("input queued", run_id=run_id, invocation_id=invocation_id, input_id=turn.input_id)
         return accepted
-    gateway.publisher.wake(run_id=run_id, invocation_id=invocation_id, queue=turn.queue)
-    if turn.if_busy == "cancel":
+    log.info("run queued", run_id=run_id, invocation_id=invocation_id, agent=turn.agent)
+    if accepted.waits_for_end:  # whoever ends what runs wakes a worker for it
         await tell_cancel(gateway.redis, gateway.settings.prefix, run_id)
+    else:
+        gateway.publisher.wake(run_id=run_id, invocation_id=invocation_id, queue=turn.queue)
     if accepted.ending is not None:
         await close_stream(gateway, accepted.ending)
-    log.info("run queued", run_id=run_id, invocation_id=invocation_id, agent=turn.agent)
     return accepted
 
 

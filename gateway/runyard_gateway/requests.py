@@ -39,7 +39,7 @@ class ContinueRun(_Body):
     """`POST /v1/runs/{id}/input`. The options count for a new invocation; one that is steered has its own."""
 
     input: str | list[dict[str, Any]] | None = None
-    if_busy: Literal["steer", "reject", "cancel"] = "steer"
+    if_busy: Literal["steer", "reject", "cancel"] | None = None
     model: Name | None = None
     max_steps: Annotated[int, Field(ge=1, le=10_000)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=10_000_000)] | None = None

@@ -108,6 +108,7 @@ def _rows(tenant_id: str, user_id: str) -> dict[sa.Table, dict[str, sa.ColumnEle
             "id": _name("in_", _n),
             "run_id": run,
             "invocation_id": invocation,
+            "opens": sa.true(),
             "position": sa.literal(1),
             "content": some,
             "folded_in_seq": sa.case((_n % 10 != 0, 1)),

@@ -9,11 +9,13 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.db import reads
+from runyard.db.boundaries import Boundary, Settlement, end_turn
 from runyard.db.claims import Claim, claim_best
 from runyard.db.engine import Database, sync_engine
-from runyard.db.records import Run
+from runyard.db.records import Invocation, Run
 from runyard.db.tables import agent_runs, metadata
-from runyard.db.turns import AssistantTurn, Boundary, FinishedCall, Held, PlannedCall, Settlement, Totals, end_turn
+from runyard.db.transcripts import AssistantTurn
+from runyard.db.turns import FinishedCall, Held, PlannedCall, Totals, load_invocation
 from runyard.db.workers import Registration, register
 from runyard.ids import (
     RunId,
@@ -163,6 +165,12 @@ async def run_row(database: Database, run_id: RunId) -> Run:
         return Run(**row._mapping)
 
     return await database.read(load)
+
+
+async def run_and_invocation(database: Database, run_id: RunId) -> tuple[Run, Invocation]:
+    """The run and its newest invocation."""
+    run = await run_row(database, run_id)
+    return run, await database.read(load_invocation, run.invocation_id)
 
 
 async def contents(database: Database) -> dict[str, list[str]]:

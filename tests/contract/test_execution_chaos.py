@@ -14,7 +14,7 @@ from tests.fakes.provider import asks, says
 from tests.fakes.rows import tool_use
 
 from runyard import RunContext, tool
-from runyard.db import claims, turns
+from runyard.db import boundaries, claims, turns
 from runyard.db.records import Run
 from runyard.errors import GenerationLost
 from runyard.runs import RunStatus
@@ -24,7 +24,13 @@ from runyard_workers.transcript import INTERRUPTED
 
 pytestmark = pytest.mark.anyio
 
-COMMITS = [turns.append_turn, turns.start_calls, turns.finish_call, turns.append_results, turns.end_turn]
+COMMITS = [
+    turns.append_turn,
+    turns.start_calls,
+    turns.finish_call,
+    boundaries.append_results,
+    boundaries.end_turn,
+]
 AWAY_S = 0.02
 
 faults = st.lists(st.tuples(st.sampled_from([*COMMITS, turns.set_frame_base]), st.sampled_from(Fault)), max_size=4)
@@ -108,7 +114,7 @@ async def test_a_run_in_trouble(
 async def in_trouble(worker: Worker, faults: list[tuple[Any, Fault]], thefts: list[Any], redis: list[str]) -> None:
     effects = Effects()
     run = await store.accepted(worker.database)
-    _, invocation = await worker.database.read(turns.load_run, run.id)
+    invocation = await worker.database.read(turns.load_invocation, run.invocation_id)
     troubles = Troubles(worker, run, invocation.stream_id, redis, thefts)
     steps = [
         asks(tool_use(f"a{step}", "pay"), tool_use(f"b{step}", "fetch"), saying=f"Step {step}. ") for step in range(2)

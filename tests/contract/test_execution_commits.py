@@ -12,7 +12,7 @@ from tests.fakes.provider import asks, says
 from tests.fakes.rows import text, tool_use
 
 from runyard import RunContext, tool
-from runyard.db import claims, turns
+from runyard.db import boundaries, claims, turns
 from runyard.db.claims import Claim
 from runyard.errors import GenerationLost, ProviderError
 from runyard.runs import CallState, RunStatus
@@ -21,7 +21,7 @@ from runyard_workers.providers.model import TextDelta
 
 pytestmark = pytest.mark.anyio
 
-COMMITS = [turns.append_turn, turns.start_calls, turns.finish_call, turns.append_results, turns.end_turn]
+COMMITS = [turns.append_turn, turns.start_calls, turns.finish_call, boundaries.append_results, boundaries.end_turn]
 AWAY, LOST_REQUEST, LOST_ANSWER = Fault.AWAY, Fault.LOST_REQUEST, Fault.LOST_ANSWER
 ORDERS = [[AWAY], [LOST_REQUEST], [LOST_ANSWER], [AWAY, LOST_REQUEST, AWAY, LOST_ANSWER]]
 
@@ -84,7 +84,7 @@ async def test_a_commit_that_fails_costs_nothing(worker: Worker, work: Any, faul
     assert {call.state for call in settled.calls} == {CallState.FINISHED}
 
 
-@pytest.mark.parametrize("work", [turns.append_turn, turns.end_turn], ids=commit_name)
+@pytest.mark.parametrize("work", [turns.append_turn, boundaries.end_turn], ids=commit_name)
 @pytest.mark.parametrize(("fault", "calls"), [(AWAY, 2), (LOST_ANSWER, 2), (LOST_REQUEST, 3)])
 async def test_a_turn_is_paid_for_again_only_if_it_was_lost(
     worker: Worker, work: Any, fault: Fault, calls: int
@@ -102,7 +102,7 @@ async def test_text_that_was_not_sent_yet_is_withdrawn_too(worker: Worker, monke
         worker.store.away = not worker.store.away
 
     worker.script([worker.store.applied, toggle_redis, *says("Said ", "once.")])
-    worker.database.faults[turns.end_turn] = [LOST_REQUEST]
+    worker.database.faults[boundaries.end_turn] = [LOST_REQUEST]
     settled = (await worker.run()).check()
     assert len(worker.provider.requests) == 2
     assert settled.order[2:] == ["", "", "rewind", "status", "", "", "message", "result"]
@@ -133,7 +133,7 @@ async def test_a_slow_sibling_survives_a_commit_in_doubt(worker: Worker) -> None
 
 async def test_reading_the_run_anew_may_fail_too(worker: Worker) -> None:
     effects = prepare(worker)
-    worker.database.faults[turns.append_results] = [LOST_REQUEST]
+    worker.database.faults[boundaries.append_results] = [LOST_REQUEST]
     worker.database.faults[turns.load_held] = [AWAY, AWAY]
     worker.database.faults[turns.load_messages] = [AWAY]
     worker.database.faults[turns.load_calls] = [AWAY]
@@ -145,7 +145,7 @@ async def test_reading_the_run_anew_may_fail_too(worker: Worker) -> None:
 @pytest.mark.parametrize("faults", ORDERS, ids=commit_name)
 async def test_a_failure_is_settled_once(worker: Worker, faults: list[Fault]) -> None:
     worker.script([TextDelta("Half"), ProviderError("the provider answered 400: no", status=400)])
-    worker.database.faults[turns.fail_turn] = list(faults)
+    worker.database.faults[boundaries.fail_turn] = list(faults)
     settled = (await worker.run()).check()
     assert settled.run.status is RunStatus.FAILED
     assert settled.order[-1] == "error"
@@ -153,7 +153,7 @@ async def test_a_failure_is_settled_once(worker: Worker, faults: list[Fault]) ->
 
 async def test_the_ending_of_a_settlement_in_doubt_is_the_stored_one(worker: Worker) -> None:
     prepare(worker)
-    worker.database.faults[turns.end_turn] = [LOST_ANSWER]
+    worker.database.faults[boundaries.end_turn] = [LOST_ANSWER]
     settled = (await worker.run()).check()
     assert settled.events("result") == [settled.result]
     assert settled.events("message")[-1] == {"seq": 4, "role": "assistant"}

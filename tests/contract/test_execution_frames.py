@@ -10,7 +10,7 @@ from tests.fakes.provider import asks, says
 from tests.fakes.rows import tool_use
 
 from runyard import RunContext, tool
-from runyard.db import claims, turns
+from runyard.db import boundaries, claims
 from runyard.db.claims import Claim
 from runyard.frames import Frame
 from runyard.lifecycle.endings import stored_ending
@@ -123,7 +123,7 @@ async def test_a_second_loss_gets_a_higher_base(worker: Worker) -> None:
         seen.extend(frame for frame in await worker.seen(first) if frame.seq > seen[-1].seq)
         await forget_all(worker, first.invocation.stream_id)
 
-    worker.database.before[turns.end_turn] = forget_again
+    worker.database.before[boundaries.end_turn] = forget_again
     settled = (await worker.execute(await worker.claim_queued())).check(seen=seen)
     assert settled.frames[0].seq > 2_000_000
     assert settled.invocation.frame_base == settled.frames[0].seq
@@ -190,7 +190,7 @@ async def test_frames_lost_before_the_end_are_made_good_by_the_close(worker: Wor
         seen.extend(await worker.seen(claim))
         await lose(worker, claim.invocation.stream_id)
 
-    worker.database.before[turns.end_turn] = lose_now
+    worker.database.before[boundaries.end_turn] = lose_now
     settled = (await worker.execute(claim)).check(seen=seen)
     assert settled.order == ["rewind", "", "message", "result"]
     assert settled.invocation.frame_base == settled.frames[0].seq > 1_000_000
@@ -214,7 +214,7 @@ async def test_what_is_written_after_the_end_is_dropped(worker: Worker) -> None:
             ctx.stream.event("late", {})
 
     worker.script(asks(tool_use("toolu_1", "lookup")), says("Done."), tools=[lookup], system=system)
-    worker.database.before[turns.end_turn] = write_late
+    worker.database.before[boundaries.end_turn] = write_late
     settled = (await worker.run()).check()
     await write_late()
     assert len(kept) == 3

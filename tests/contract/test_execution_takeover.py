@@ -16,7 +16,7 @@ from tests.fakes.rows import text, tool_use
 
 from runyard import RunContext, tool
 from runyard.blocks import INTERRUPTED
-from runyard.db import claims, turns
+from runyard.db import boundaries, claims, turns
 from runyard.db.claims import Claim
 from runyard.db.tables import agent_invocations
 from runyard.db.workers import OwnRun
@@ -201,7 +201,7 @@ async def test_a_call_with_broken_input_stays_refused(worker: Worker) -> None:
         at_results.set()
         await asyncio.Event().wait()
 
-    worker.database.before[turns.append_results] = stop_here
+    worker.database.before[boundaries.append_results] = stop_here
     crew.start(first)
     await reached(at_results)
     await give_back_all(crew.runner)
@@ -210,7 +210,9 @@ async def test_a_call_with_broken_input_stays_refused(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize(
-    "work", [turns.append_turn, turns.start_calls, turns.append_results, turns.end_turn], ids=lambda work: work.__name__
+    "work",
+    [turns.append_turn, turns.start_calls, boundaries.append_results, boundaries.end_turn],
+    ids=lambda work: work.__name__,
 )
 async def test_a_run_that_is_stopped_in_a_commit_goes_on_elsewhere(worker: Worker, work: Any) -> None:
     runs: list[str] = []
@@ -235,7 +237,7 @@ async def test_a_run_that_is_stopped_in_a_commit_goes_on_elsewhere(worker: Worke
     await give_back_all(crew.runner)
     settled = (await worker.execute(await worker.claim_queued())).check(seen=seen)
     assert settled.result["text"] == "Done."
-    assert len(runs) == (2 if work is turns.append_results else 1)
+    assert len(runs) == (2 if work is boundaries.append_results else 1)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,6 @@ def api(stack: Stack) -> Api:
         ({"input": "x", "maxTokens": 10**30}, ["maxTokens"]),
         ({"input": "x", "model": ""}, ["model"]),
         ({"input": "x", "ifBusy": "wait"}, ["ifBusy"]),
-        ({"input": "x", "ifBusy": None}, ["ifBusy"]),
     ],
     ids=lambda value: json.dumps(value)[:50] if isinstance(value, dict) else "",
 )

@@ -301,7 +301,7 @@ async def transcript(database: Database, found: Claim) -> list[Message]:
 
 async def add_input(connection: Any, run: Any, position: int, content: Any) -> None:
     row = {"id": new_input_id(), "run_id": run.id, "invocation_id": run.invocation_id, "created_at": AT}
-    await connection.execute(sa.insert(agent_inputs), row | {"position": position, "content": content})
+    await connection.execute(sa.insert(agent_inputs), row | {"position": position, "opens": False, "content": content})
 
 
 async def folds(connection: Any) -> list[int | None]:

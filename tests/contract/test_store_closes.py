@@ -3,13 +3,22 @@
 from typing import Any
 
 import pytest
-from tests.contract.store import accepted, claimed, completed, contents, held, new_turn, registered, settle
+from tests.contract.store import (
+    accepted,
+    claimed,
+    completed,
+    contents,
+    held,
+    new_turn,
+    registered,
+    run_and_invocation,
+    settle,
+)
 
 from runyard.clock import now_ms
 from runyard.db.claims import Claim
 from runyard.db.closes import BATCH, LATE_AFTER_MS, late_closes, mark_closed, set_closing_base
 from runyard.db.engine import Database
-from runyard.db.turns import load_run
 from runyard.lifecycle.accept import accept_turn
 
 pytestmark = pytest.mark.anyio
@@ -59,7 +68,7 @@ async def test_no_more_than_a_batch_is_found(database: Database, database_url: s
 async def test_closing_a_stream_anew_keeps_where_its_numbers_begin(database: Database, database_url: str) -> None:
     found = await settled_ago(database, database_url, 0)
     await database.write(set_closing_base, found.run.id, found.invocation.id, 1_000_007)
-    _, invocation = await database.read(load_run, found.run.id)
+    _, invocation = await run_and_invocation(database, found.run.id)
     assert invocation.frame_base == 1_000_007
 
 
@@ -71,4 +80,4 @@ async def test_marking_streams_closed_touches_no_other(database: Database, datab
     assert await contents(database) == before
     for _ in range(2):
         await database.write(mark_closed, [found.invocation.id])
-        assert (await database.read(load_run, found.run.id))[1].stream_closed
+        assert (await run_and_invocation(database, found.run.id))[1].stream_closed

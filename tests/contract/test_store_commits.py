@@ -32,7 +32,7 @@ from tests.databases import on_postgres, on_sqlite
 from runyard.db import reads
 from runyard.db.engine import Database, sync_engine
 from runyard.db.tables import agent_inputs, agent_invocations
-from runyard.db.turns import append_turn, load_messages, load_run
+from runyard.db.turns import append_turn, load_held, load_messages
 from runyard.db.workers import OwnRun, beat
 from runyard.errors import CommitUnknown
 from runyard.lifecycle.accept import NewTurn, accept_turn
@@ -132,7 +132,7 @@ async def test_a_turn_is_found_in_the_transcript(
     relay.cut = cut
     with pytest.raises(CommitUnknown):
         await far_database.write(append_turn, held(found), assistant_turn(), [], TOTALS, at=AT + 2)
-    run, _ = await far_database.read(load_run, found.run.id)
+    run, _ = await far_database.read(load_held, held(found))
     rows = [row.seq for row in await far_database.read(load_messages, found.run.id)]
     assert rows[-1] == run.last_seq
     assert rows == ([1, 2] if cut is Cut.AFTER else [1])
@@ -148,7 +148,7 @@ async def test_a_run_loaded_anew_waits_for_the_write_in_doubt(
     found = await claimed(database, registered(database_url))
     async with database.transaction() as in_doubt:
         await append_turn(in_doubt, held(found), assistant_turn(), [], TOTALS, at=AT + 2)
-        async with started_and_blocked(rival, rival.read(load_run, found.run.id)) as loading:
+        async with started_and_blocked(rival, rival.read(load_held, held(found))) as loading:
             await in_doubt.commit()
     run, invocation = loading.result()
     assert (run.last_seq, invocation.steps) == (2, TOTALS.steps)

@@ -20,6 +20,7 @@ from tests.contract.store import (
     contents,
     held,
     registered,
+    run_and_invocation,
     run_row,
     settle,
 )
@@ -27,7 +28,7 @@ from tests.contract.store import (
 from runyard.db.claims import Claim, GivenBack
 from runyard.db.deaths import bury, neighbours
 from runyard.db.engine import Database, sync_engine
-from runyard.db.turns import append_turn, load_run, start_calls
+from runyard.db.turns import append_turn, start_calls
 from runyard.db.workers import beat
 from runyard.errors import GenerationLost, WorkerGone
 from runyard.ids import WorkerId
@@ -66,7 +67,7 @@ async def test_a_dead_workers_runs_are_put_back(database: Database, database_url
         (found.invocation.id, "default") for found in mine
     }
     for found in mine:
-        run, invocation = await database.read(load_run, found.run.id)
+        run, invocation = await run_and_invocation(database, found.run.id)
         assert (run.status, run.worker_id, run.generation) == (RunStatus.QUEUED, None, found.run.generation + 1)
         assert (invocation.status, invocation.deaths) == (RunStatus.QUEUED, [[]])
     assert await run_row(database, theirs.run.id) == theirs.run
@@ -84,7 +85,7 @@ async def test_each_death_names_the_tools_that_had_started(
     again = registered(database_url)
     await claimed(database, again)
     await database.write(buried, again)
-    _, invocation = await database.read(load_run, running.run.id)
+    _, invocation = await run_and_invocation(database, running.run.id)
     assert invocation.deaths == [["search_docs"], ["search_docs"]]
 
 
@@ -109,7 +110,7 @@ async def test_a_worker_is_buried_once(database: Database, rival: Database, runn
         async with started_and_blocked(rival, rival.write(buried, worker)) as task:
             await connection.commit()
     assert task.result() is None
-    run, invocation = await database.read(load_run, running.run.id)
+    run, invocation = await run_and_invocation(database, running.run.id)
     assert (run.generation, invocation.deaths) == (2, [[]])
 
 
@@ -133,7 +134,7 @@ async def test_a_run_that_settles_meanwhile_is_left_alone(
         async with started_and_blocked(rival, rival.write(buried, worker)) as task:
             await connection.commit()
     assert task.result() == []
-    run, invocation = await database.read(load_run, running.run.id)
+    run, invocation = await run_and_invocation(database, running.run.id)
     assert (run.status, run.generation, invocation.deaths) == (RunStatus.COMPLETED, 1, [])
 
 

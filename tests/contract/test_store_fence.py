@@ -24,12 +24,12 @@ from tests.contract.store import (
 )
 from tests.databases import on_postgres, on_sqlite
 
+from runyard.db.boundaries import append_results
 from runyard.db.claims import Claim, give_back
 from runyard.db.engine import Database
 from runyard.db.locks import lock_claimed
 from runyard.db.tables import agent_runs
 from runyard.db.turns import (
-    append_results,
     append_turn,
     finish_call,
     load_calls,

@@ -13,7 +13,7 @@ from tests.contract.backlog import GROUPS, RUNS, WORKER, fill
 from tests.contract.store import AT, CALLS, OWNER, TOTALS, assistant_turn, completed, finished, new_turn, settle
 from tests.databases import POSTGRES, SQLITE, postgres_database
 
-from runyard.db import reads, turns
+from runyard.db import boundaries, reads, turns
 from runyard.db.claims import give_back, queued_groups, take
 from runyard.db.closes import late_closes, mark_closed
 from runyard.db.deaths import bury
@@ -94,13 +94,13 @@ async def acceptance(connection: Any) -> None:
 
 
 async def whole_turn(connection: Any) -> None:
-    await turns.load_run(connection, HELD.run_id)
+    await turns.load_held(connection, HELD)
     await turns.load_messages(connection, HELD.run_id)
     await turns.load_calls(connection, HELD.run_id, 2)
     await turns.append_turn(connection, HELD, assistant_turn(4), CALLS, TOTALS, at=AT)
     await turns.start_calls(connection, HELD, 4, starting=[0, 1], finished=[], at=AT)
     await turns.finish_call(connection, HELD, 4, finished(0), at=AT)
-    await turns.append_results(connection, HELD, 4, finished=[finished(1)], results=[], at=AT)
+    await boundaries.append_results(connection, HELD, 4, finished=[finished(1)], results=[], at=AT)
     await settle(connection, HELD, completed(), at=AT)
     await mark_closed(connection, [HELD.invocation_id])
 

@@ -19,10 +19,11 @@ from tests.contract.store import (
 )
 
 from runyard.db import reads
+from runyard.db.boundaries import append_results
 from runyard.db.claims import Claim
 from runyard.db.engine import Database
 from runyard.db.records import Invocation, Run
-from runyard.db.turns import append_results, append_turn
+from runyard.db.turns import append_turn
 from runyard.lifecycle.accept import accept_turn
 from runyard.runs import RunStatus
 

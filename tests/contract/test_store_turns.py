@@ -18,12 +18,12 @@ from tests.contract.store import (
 )
 
 from runyard.db import reads
+from runyard.db.boundaries import append_results
 from runyard.db.claims import Claim
 from runyard.db.engine import Database
 from runyard.db.records import Call, Invocation, Run
 from runyard.db.turns import (
     PlannedCall,
-    append_results,
     append_turn,
     finish_call,
     load_calls,

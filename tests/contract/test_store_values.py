@@ -29,9 +29,10 @@ from tests.contract.store import (
 )
 
 from runyard.db import reads
+from runyard.db.boundaries import append_results
 from runyard.db.engine import Database, sync_engine
 from runyard.db.tables import Json
-from runyard.db.turns import append_results, append_turn, load_calls, load_messages, start_calls
+from runyard.db.turns import append_turn, load_calls, load_messages, start_calls
 from runyard.lifecycle.accept import accept_turn
 from runyard.runs import RunEvent
 from runyard.text import clean_json, clean_text

@@ -272,7 +272,7 @@ class Reader:
 
 
 async def look(database: Database, frames: FrameStore, run_id: RunId) -> Settled:
-    run, invocation = await database.read(turns.load_run, run_id)
+    run, invocation = await store.run_and_invocation(database, run_id)
 
     async def calls(connection: Any) -> list[Call]:
         statement = sa.select(agent_calls).where(agent_calls.c.run_id == run_id)

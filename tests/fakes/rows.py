@@ -3,7 +3,7 @@
 from typing import Any
 
 from runyard.db.claims import Claim
-from runyard.db.records import Invocation, Message, Run
+from runyard.db.records import Input, Invocation, Message, Run
 from runyard.ids import InvocationId, RunId, StreamId
 from runyard.lifecycle.accept import ZERO_COST
 from runyard.runs import RunStatus
@@ -45,6 +45,20 @@ def tool_use(call_id: str, name: str = "lookup", **arguments: Any) -> dict[str, 
 
 def thinking(text: str, signature: str = "c2lnbmVk") -> dict[str, Any]:
     return {"type": "thinking", "thinking": text, "signature": signature}
+
+
+def steering(input_id: str, content: Any) -> Input:
+    """Waits to be folded."""
+    return Input(
+        id=input_id,
+        run_id=RUN,
+        invocation_id=INVOCATION,
+        position=2,
+        opens=False,
+        content=content,
+        folded_in_seq=None,
+        created_at=0,
+    )
 
 
 def claim(**invocation: Any) -> Claim:

@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.fakes.rows import INVOCATION, RUN, claim, row, rows, text, tool_use
+from tests.fakes.rows import INVOCATION, RUN, claim, row, rows, steering, text, tool_use
 
 from runyard.blocks import CANCELLED, INTERRUPTED
+from runyard.db.boundaries import Settlement
 from runyard.db.records import Call, Input, Message
-from runyard.db.turns import Settlement, Totals
+from runyard.db.turns import Totals
 from runyard.errors import MaxSteps, ProviderUnavailable
 from runyard.frames import FrameEvent
 from runyard.ids import InvocationId
@@ -42,18 +43,6 @@ def call(index: int, state: CallState, **changes: Any) -> Call:
             finished_at=None,
         ),
         **changes,
-    )
-
-
-def waiting(input_id: str, content: Any) -> Input:
-    return Input(
-        id=input_id,
-        run_id=RUN,
-        invocation_id=INVOCATION,
-        position=2,
-        content=content,
-        folded_in_seq=None,
-        created_at=0,
     )
 
 
@@ -100,7 +89,7 @@ def test_a_failure_tells_what_the_invocation_had_said() -> None:
 
 def test_a_failure_lists_the_inputs_that_nobody_answers() -> None:
     blocks = [{"type": "image", "source": {}}, text("this one?")]
-    settlement = fail(ANSWERED, unanswered=[waiting("in_1", "wait"), waiting("in_2", blocks)])
+    settlement = fail(ANSWERED, unanswered=[steering("in_1", "wait"), steering("in_2", blocks)])
     assert settlement.result["unanswered"] == [{"id": "in_1", "text": "wait"}, {"id": "in_2", "text": "this one?"}]
 
 
@@ -194,7 +183,9 @@ def test_an_ending_whose_frames_are_in_doubt_begins_anew_with_the_committed_text
 
 def test_the_last_frame_that_rows_account_for() -> None:
     answer = replace(row(2, "assistant", [text("Done.")]), last_frame=6)
-    assert kept_last(rows(("user", "hi")), INVOCATION, 0) == 0
-    assert kept_last([*rows(("user", "hi")), answer], INVOCATION, 0) == 6
-    assert kept_last([*rows(("user", "hi")), answer], INVOCATION, 1_000_000) == 1_000_001
-    assert kept_last(rows(("user", "hi")), INVOCATION, 1_000_000) == 1_000_000
+    asked, answered = rows(("user", "hi")), [*rows(("user", "hi")), answer]
+    assert kept_last(asked, INVOCATION, base=0, sent=0) == 0
+    assert kept_last(answered, INVOCATION, base=0, sent=0) == 6
+    assert kept_last(answered, INVOCATION, base=0, sent=9) == 9
+    assert kept_last(answered, INVOCATION, base=1_000_000, sent=9) == 1_000_001
+    assert kept_last(asked, INVOCATION, base=1_000_000, sent=9) == 1_000_000

@@ -16,9 +16,9 @@ from runyard.authoring.agents import Agent
 from runyard.db.records import Message
 from runyard.errors import FallbackExhausted, FallbacksUnavailable, ModelNotConfigured, ProviderError
 from runyard_workers.output import Output
-from runyard_workers.providers.model import ModelRequest, UsageSoFar
+from runyard_workers.providers.model import ModelRequest
 from runyard_workers.services import Services
-from runyard_workers.turn import ModelCall, StreamedTurn
+from runyard_workers.turn import ModelCall, Spent, StreamedTurn
 
 log = structlog.get_logger()
 
@@ -33,11 +33,15 @@ class Asked:
 
 
 class Attempts:
-    """`call` is the one under way, None between two; `spent` is what the failed ones have cost."""
+    """`call` is the one under way, None between two; `spent` is what the failed ones have cost.
 
-    def __init__(self, services: Services, agent: Agent, output: Output, asked: Asked) -> None:
+    Once `stopped` is set, its task is cancelled: nothing more is tried, also when the call broke as it was closed.
+    """
+
+    def __init__(self, services: Services, agent: Agent, output: Output, asked: Asked, stopped: asyncio.Event) -> None:
         self.call: ModelCall | None = None
-        self.spent: list[UsageSoFar] = []
+        self.spent: list[Spent] = []
+        self._stopped = stopped
         self._services = services
         self._agent = agent
         self._output = output
@@ -88,6 +92,8 @@ class Attempts:
         try:
             return await call.run()
         except Exception:
+            if self._stopped.is_set():
+                raise asyncio.CancelledError from None
             self.call = None
             self._has_shown = call.has_shown
             if call.spent is not None:

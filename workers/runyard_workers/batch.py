@@ -9,11 +9,12 @@ from runyard.authoring.context import RunContext
 from runyard.authoring.tools import Tool
 from runyard.blocks import CANCELLED, Block, tool_result, tool_uses
 from runyard.clock import now_ms
-from runyard.db import turns
+from runyard.db import boundaries, turns
+from runyard.db.boundaries import Boundary
 from runyard.db.engine import Database
 from runyard.db.records import Message
-from runyard.db.turns import Boundary, FinishedCall, Held
-from runyard.errors import CommitUnknown
+from runyard.db.turns import FinishedCall, Held
+from runyard.errors import CommitUnknown, HandOver
 from runyard_workers.calls import CallOutcome, ReadyCall, plan_batch, run_group
 from runyard_workers.commits import commit, commit_repeatable
 from runyard_workers.contexts import Contexts
@@ -25,7 +26,10 @@ from runyard_workers.threads import ToolThreads
 
 @dataclass(frozen=True, kw_only=True)
 class Batches:
-    """Runs the calls of one turn after another, for one execution."""
+    """Runs the calls of one turn after another, for one execution.
+
+    `running`: calls whose results the ledger does not have yet.
+    """
 
     database: Database
     held: Held
@@ -35,6 +39,7 @@ class Batches:
     output: Output
     contexts: Contexts
     cancelled: asyncio.Event
+    leaving: asyncio.Event
     running: list[ReadyCall] = field(default_factory=list)
 
     async def run(self, turn: Message) -> Boundary:
@@ -45,8 +50,19 @@ class Batches:
 
         Raises:
             GenerationLost: the run belongs to another worker; tools that run are dropped.
+            HandOver: the worker leaves; calls that have not started are another one's.
             CommitUnknown: the row may be there; the ledger has every result.
         """
+        try:
+            return await self._run(turn)
+        finally:
+            self.running.clear()
+
+    def may_be_dropped(self) -> bool:
+        """Whether nothing runs now that could not be run again."""
+        return all(call.tool.idempotent for call in self.running)
+
+    async def _run(self, turn: Message) -> Boundary:
         blocks = tool_uses(turn.content)
         ledger = await self.database.read(turns.load_calls, self.held.run_id, turn.seq)
         batch = plan_batch(blocks, ledger, self.tools)
@@ -58,26 +74,20 @@ class Batches:
                 results |= {outcome.index: outcome.result for outcome in skipped}
                 unstored += skipped
                 continue
+            if self.leaving.is_set():
+                raise HandOver(self.held.run_id)
             await self._start(turn, group, blocks, unstored)
             unstored = []
             outcomes = run_group(group, self.threads, self._context_of(turn), self.cancelled)
-            self.running.extend(group)
-            try:
-                async with contextlib.aclosing(outcomes):
-                    async for outcome in outcomes:
-                        results[outcome.index] = outcome.result
-                        unstored = [outcome]
-                        if len(results) < len(blocks):
-                            await self._finish(turn, outcome)
-                            self._tell(unstored, blocks)
-                            unstored = []
-            finally:
-                self.running.clear()
+            async with contextlib.aclosing(outcomes):
+                async for outcome in outcomes:
+                    results[outcome.index] = outcome.result
+                    unstored = [outcome]
+                    if len(results) < len(blocks):
+                        await self._finish(turn, outcome)
+                        self._tell(unstored, blocks)
+                        unstored = []
         return await self._append(turn, blocks, results, unstored)
-
-    def may_be_dropped(self) -> bool:
-        """Whether nothing runs now that could not be run again."""
-        return all(call.tool.idempotent for call in self.running)
 
     async def _append(
         self, turn: Message, blocks: Sequence[Block], results: Mapping[int, ToolResult], unstored: list[CallOutcome]
@@ -89,7 +99,7 @@ class Batches:
         try:
             boundary = await commit(
                 self.database,
-                turns.append_results,
+                boundaries.append_results,
                 self.held,
                 turn.seq,
                 finished=[_finished(outcome) for outcome in unstored],
@@ -109,6 +119,7 @@ class Batches:
         self, turn: Message, group: Sequence[ReadyCall], blocks: Sequence[Block], refused: Sequence[CallOutcome]
     ) -> None:
         await self.liveness.wait()
+        self.running[:] = group
         await commit_repeatable(
             self.database,
             turns.start_calls,

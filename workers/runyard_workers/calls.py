@@ -20,7 +20,7 @@ from runyard_workers.results import ToolResult, UnserializableResult, describe_e
 from runyard_workers.threads import ToolThreads
 
 CANCEL_GRACE_S = 10.0
-CANCEL_GRACE_MS = 10_000
+"""How long tools that were told of a cancel may go on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,40 +87,44 @@ async def run_group(
 
     Once `cancelled` is set the tools are told, and have 10 s; what runs then is left behind as interrupted.
     """
+    began = time.monotonic()
     contexts = [context_of(call) for call in group]
     tasks = {
         asyncio.create_task(_run(call, threads, context), name=call.call_id): call
         for call, context in zip(group, contexts, strict=True)
     }
     pending = set(tasks)
-    cancel = asyncio.create_task(cancelled.wait())
+    grace = asyncio.create_task(_grace(cancelled, contexts))
     try:
-        while pending:
-            watched = pending | ({cancel} if not cancel.done() else set())
-            limit_s = CANCEL_GRACE_S if cancel.done() else None
-            done, _ = await asyncio.wait(watched, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        while pending and not grace.done():
+            done, _ = await asyncio.wait({*pending, grace}, return_when=asyncio.FIRST_COMPLETED)
             for task in [task for task in tasks if task in done]:
                 pending.discard(task)
                 yield task.result()
-            if cancel in done:
-                for context in contexts:
-                    context.cancelled.set()
-            elif not done:
-                for task in [task for task in tasks if task in pending]:
-                    yield CallOutcome(
-                        index=tasks[task].index, result=error_result(INTERRUPTED), duration_ms=CANCEL_GRACE_MS
-                    )
-                return
+        for task in [task for task in tasks if task in pending]:
+            yield CallOutcome(index=tasks[task].index, result=error_result(INTERRUPTED), duration_ms=_since_ms(began))
     finally:
-        cancel.cancel()
+        grace.cancel()
         for task in pending:
             task.cancel()
+
+
+async def _grace(cancelled: asyncio.Event, contexts: Sequence[RunContext]) -> None:
+    """Ends when the tools of a cancelled run have had their time."""
+    await cancelled.wait()
+    for context in contexts:
+        context.cancelled.set()
+    await asyncio.sleep(CANCEL_GRACE_S)
 
 
 async def _run(call: ReadyCall, threads: ToolThreads, context: RunContext) -> CallOutcome:
     began = time.monotonic()
     result = await _result(call, threads, context)
-    return CallOutcome(index=call.index, result=result, duration_ms=int((time.monotonic() - began) * 1000))
+    return CallOutcome(index=call.index, result=result, duration_ms=_since_ms(began))
+
+
+def _since_ms(began: float) -> int:
+    return int((time.monotonic() - began) * 1000)
 
 
 async def _result(call: ReadyCall, threads: ToolThreads, context: RunContext) -> ToolResult:

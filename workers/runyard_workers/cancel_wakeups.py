@@ -13,7 +13,7 @@ async def hear_cancels(client: Redis, prefix: str, look_at: Callable[[RunId], No
     """Until cancelled. Every worker hears every cancel: they are few, and only who runs the run reads its row."""
     subscription = Subscription(
         client,
-        on_message=lambda _channel, run_id: look_at(RunId(run_id.decode())),
+        on_message=lambda _channel, run_id: look_at(RunId(run_id.decode(errors="replace"))),
         on_subscribed=lambda _channel: None,
     )
     subscription.add(cancel_channel(prefix).encode())

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from runyard.blocks import tool_uses
 from runyard.db.records import Message
-from runyard.db.turns import AssistantTurn
+from runyard.db.transcripts import AssistantTurn
 from runyard.errors import ProviderError
 from runyard.ids import InvocationId
 from runyard.lifecycle.endings import own_answers

@@ -11,11 +11,13 @@ import structlog
 
 from runyard.blocks import Block, text_of, tool_uses
 from runyard.clock import now_ms
-from runyard.db import turns
+from runyard.db import boundaries, turns
+from runyard.db.boundaries import Boundary, Settlement
 from runyard.db.claims import Claim, GivenBack
 from runyard.db.deaths import crash_reason
 from runyard.db.records import Call, Input, Message
-from runyard.db.turns import AssistantTurn, Boundary, Held, PlannedCall, Settlement
+from runyard.db.transcripts import AssistantTurn
+from runyard.db.turns import Held, PlannedCall
 from runyard.errors import GenerationLost, HandOver, InternalError, RunCrashed, RunyardError, Signal, StoreUnavailable
 from runyard.lifecycle import settling
 from runyard.lifecycle.endings import Ending, ending, stored_ending
@@ -36,18 +38,21 @@ log = structlog.get_logger()
 class Execution:
     """Owned by the runner, which cancels its task to drop the run.
 
-    `replacement`: the call that is next on this run, once `run` has returned.
+    Once `run` has ended, `replacement` is the call that is next on this run; after a hand-over `sent` is the number of
+    its last frame, None where Redis does not have all of them.
     """
 
     def __init__(self, services: Services, claim: Claim, loaded: LoadedAgent) -> None:
         self.held = Held(run_id=claim.run.id, invocation_id=claim.invocation.id, generation=claim.run.generation)
         self.replacement: GivenBack | None = None
+        self.sent: int | None = None
+        self._is_handed_over = False
         self._services = services
         self._claim = claim
         self._tools = {tool.name: tool for tool in loaded.agent.tools}
         self._output = Output(services, claim, self.held)
         self._cancelled = asyncio.Event()
-        self._leaving = False
+        self._leaving = asyncio.Event()
         if claim.run.cancel_requested:
             self._cancelled.set()
         contexts = Contexts(claim=claim, output=self._output, resources=services.resources)
@@ -60,6 +65,7 @@ class Execution:
             output=self._output,
             contexts=contexts,
             cancelled=self._cancelled,
+            leaving=self._leaving,
         )
         self._model = ModelSteps(services, claim, loaded.agent, self._output, contexts)
         self._rows: list[Message] = []
@@ -74,12 +80,12 @@ class Execution:
             self._model.stop()
 
     def leave(self) -> None:
-        """The worker leaves: give the run up at its next boundary (`HandOver`)."""
-        self._leaving = True
+        """The worker leaves: give the run up as soon as nothing is under way (`HandOver`)."""
+        self._leaving.set()
 
     def may_be_dropped(self) -> bool:
         """Whether another worker could begin again what goes on: a model's call, or tools that are idempotent."""
-        return self._batches.may_be_dropped()
+        return not self._is_handed_over and self._batches.may_be_dropped()
 
     async def run(self) -> None:
         """Drive the run until it is settled.
@@ -91,7 +97,9 @@ class Execution:
         try:
             end = await self._until_settled()
         except HandOver:
-            await self._output.flush()
+            self._is_handed_over = True
+            if await self._output.flush():
+                self.sent = self._output.writer.last
             self._output.leave().release()
             raise
         except BaseException:
@@ -142,10 +150,14 @@ class Execution:
         run, invocation = await database.read(turns.load_held, self.held)
         self._rows = await database.read(turns.load_messages, self.held.run_id)
         if invocation.settled_at is not None:
+            if run.status is RunStatus.QUEUED:
+                self.replacement = GivenBack(run_id=run.id, invocation_id=run.invocation_id, queue=run.queue)
             return stored_ending(invocation, self._rows)
         if run.generation != self.held.generation or run.status is not RunStatus.RUNNING:
             raise GenerationLost(self.held.run_id)
         self._model.progress = Progress.stored(run, invocation)
+        if run.cancel_requested:
+            self.cancel()
         return None
 
     async def _steps(self) -> Ending:
@@ -160,7 +172,7 @@ class Execution:
             elif self._cancelled.is_set():
                 if (settled := await self._end_turn(None, [])) is not None:
                     return settled
-            elif self._leaving:
+            elif self._leaving.is_set():
                 raise HandOver(self.held.run_id)
             elif (settled := await self._step()) is not None:
                 return settled
@@ -232,7 +244,7 @@ class Execution:
         await self._output.flush()
         boundary = await commit(
             self._services.database,
-            turns.end_turn,
+            boundaries.end_turn,
             self.held,
             turn=stored,
             results=results,
@@ -266,7 +278,7 @@ class Execution:
         await self._output.flush()
         boundary = await commit(
             self._services.database,
-            turns.fail_turn,
+            boundaries.fail_turn,
             self.held,
             results=settling.open_calls(self._rows, ledger, not_started=settling.NOT_STARTED),
             conclude=conclude,

@@ -12,9 +12,11 @@ from typing import Any
 
 from runyard.blocks import Block, text_of
 from runyard.db import turns
+from runyard.db.boundaries import Boundary
 from runyard.db.claims import Claim
-from runyard.db.records import Message
-from runyard.db.turns import Boundary, Held
+from runyard.db.inputs import steering_folded_in
+from runyard.db.records import Input, Message
+from runyard.db.turns import Held
 from runyard.errors import StoreUnavailable
 from runyard.frames import FrameEvent, Payload, event_payload, text_payload
 from runyard.lifecycle.endings import RESET_DISTANCE, committed_text, kept_last, whole_text
@@ -33,12 +35,14 @@ class Output:
         self._held = held
         self._redis_run_id = claim.invocation.redis_run_id
         self._base = claim.invocation.frame_base or 0
+        self._sent = claim.invocation.last_frame or 0  # before it was handed over
         self._fresh = not claim.is_takeover
         self._sinks: dict[str | None, Sink] = {}
         self.writer: StreamWriter = services.flusher.open(claim.invocation.stream_id, held.generation)
         if self._fresh:
             self.status("running")
             self.message(claim.run.last_seq, "user")
+            self._steered([item for item in claim.folded if not item.opens])
 
     def message(self, seq: int, role: str) -> None:
         """Tell that a row of the transcript is committed."""
@@ -48,8 +52,11 @@ class Output:
         """Tell what a boundary's transaction appended, while the invocation goes on."""
         for row in boundary.appended:
             self.message(row.seq, row.role)
-        if boundary.steered:
-            self.writer.write(event_payload(FrameEvent.STEERED, {"inputIds": [item.id for item in boundary.steered]}))
+        self._steered(boundary.steered)
+
+    def _steered(self, steering: Sequence[Input]) -> None:
+        if steering:
+            self.writer.write(event_payload(FrameEvent.STEERED, {"inputIds": [item.id for item in steering]}))
 
     def tool_start(self, block: Block) -> None:
         self.writer.write(
@@ -91,11 +98,22 @@ class Output:
         await self.writer.opened()
         if self.writer.state is WriterState.CLOSED:
             return  # settled by another
+        was_handed_over = self.writer.last == self._sent > 0
         if self.writer.broken or self.writer.last < kept or await self._is_other_redis():
             await self._reset(rows)
         elif self.writer.last > kept:
             self._rewind(kept, rows)
+        if not was_handed_over:
+            await self._tell_steering_again(rows[-1])
         self.status("running")
+
+    async def _tell_steering_again(self, row: Message) -> None:
+        """Whoever folded steering into the last row may have gone before its frame was sent."""
+        if row.role != "user":
+            return  # what was folded before was told before the answer to it was stored
+        if steering := await self._services.database.read(steering_folded_in, self._held.run_id, row.seq):
+            self.message(row.seq, row.role)
+            self._steered(steering)
 
     async def flushed(self, streamed: StreamedTurn, rows: Sequence[Message]) -> StreamedTurn:
         """Before a turn is committed: wait for its frames, at most 2 s; where they were lost, write its text again."""
@@ -109,14 +127,17 @@ class Output:
             await self.writer.flush(FLUSH_BEFORE_COMMIT_S)
         return replace(streamed, first_frame=first_frame, last_frame=self.writer.last)
 
-    async def flush(self) -> None:
-        """Before the settlement: nothing writes any more, and all that was written arrives, for which it waits 2 s."""
+    async def flush(self) -> bool:
+        """Before the settlement or a hand-over: nothing writes any more, and all that was written arrives.
+
+        It waits 2 s for that; False: some of it has not arrived.
+        """
         self._shut_all()
-        await self.writer.flush(FLUSH_BEFORE_COMMIT_S)
+        return await self.writer.flush(FLUSH_BEFORE_COMMIT_S)
 
     def kept_last(self, rows: Sequence[Message]) -> int:
-        """The number of the last frame that the committed rows account for."""
-        return kept_last(rows, self._held.invocation_id, self._base)
+        """The number of the last frame that nothing need take back."""
+        return kept_last(rows, self._held.invocation_id, base=self._base, sent=self._sent)
 
     def withdraw(self, rows: Sequence[Message]) -> int:
         """Take back what no committed row accounts for: the run ends without it.

@@ -37,6 +37,7 @@ class Runner:
         self._background: set[asyncio.Task[None]] = set()
         self._missing: set[Holding] = set()
         self._unheld: set[Holding] = set()
+        self._leaving = False
 
     def start(self, claim: Claim) -> None:
         """Execute a claimed run; takes over the slot."""
@@ -99,6 +100,7 @@ class Runner:
         After `grace_s` those that can be begun again elsewhere are stopped where they are. The others are waited for:
         a tool that may have acted must not be cut, and its timeout bounds it. `hurry` gives all back at once.
         """
+        self._leaving = True
         for execution in self._executions.values():
             execution.leave()
         deadline = asyncio.get_running_loop().time() + grace_s
@@ -117,10 +119,10 @@ class Runner:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*map(self._give_back, leaving))
 
-    async def _give_back(self, holding: Holding) -> None:
+    async def _give_back(self, holding: Holding, *, sent: int | None = None) -> None:
         run_id, generation = holding
         try:
-            given = await self._services.database.write(claims.give_back, run_id, generation)
+            given = await self._services.database.write(claims.give_back, run_id, generation, sent=sent)
         except StoreUnavailable as error:
             # The row still names this worker: it is put back when the worker's beat is missed.
             log.warning("run not given back", run_id=run_id, generation=generation, error=str(error))
@@ -135,13 +137,15 @@ class Runner:
         try:
             execution = Execution(self._services, claim, self._services.catalog.agents[claim.run.agent])
             self._executions[holding] = execution
+            if self._leaving:  # claimed at the last moment
+                execution.leave()
             await execution.run()
             if execution.replacement is not None:
                 self._publisher.wake_all([execution.replacement])
         except GenerationLost:
             log.info("run changed hands", **names)
         except HandOver:
-            await self._give_back(holding)
+            await self._give_back(holding, sent=execution.sent)
         except Exception:
             # Nothing was settled: the row still says running here, so the beat's comparison gives the run back.
             log.exception("run left by an unexpected error", **names)

@@ -8,7 +8,7 @@ from typing import Any
 from runyard.authoring.agents import Agent
 from runyard.db.claims import Claim
 from runyard.db.records import Message
-from runyard.db.turns import AssistantTurn
+from runyard.db.transcripts import AssistantTurn
 from runyard.errors import MaxSteps
 from runyard.runs import FinishReason
 from runyard_workers.attempts import Asked, Attempts
@@ -50,14 +50,14 @@ class ModelSteps:
         self._output = output
         self._contexts = contexts
         self._task: asyncio.Task[StreamedTurn] | None = None
-        self._is_stopped = False
+        self._stopped = asyncio.Event()
         self._tools = [
             {"name": tool.name, "description": tool.description, "input_schema": tool.schema} for tool in agent.tools
         ]
 
     def stop(self) -> None:
         """Abort the call under way: the provider's connection closes at once."""
-        self._is_stopped = True
+        self._stopped.set()
         if self._task is not None:
             self._task.cancel()
 
@@ -72,14 +72,14 @@ class ModelSteps:
         max_steps = min(self._options.get("maxSteps", self._agent.max_steps), self._agent.max_steps)
         if self.progress.steps >= max_steps:
             raise MaxSteps(f"Agent exceeded {max_steps} tool round-trips")
-        attempts = Attempts(self._services, self._agent, self._output, await self._asked(rows))
-        if self._is_stopped:
+        attempts = Attempts(self._services, self._agent, self._output, await self._asked(rows), self._stopped)
+        if self._stopped.is_set():
             raise StoppedError(None)
         self._task = asyncio.create_task(attempts.run())
         try:
             streamed = await self._task
         except asyncio.CancelledError:
-            if not self._is_stopped or _is_dropped():
+            if not self._stopped.is_set() or _is_dropped():
                 raise
             raise StoppedError(self._stopped_turn(attempts.call, rows)) from None
         finally:
@@ -134,7 +134,7 @@ class ModelSteps:
             seq=rows[-1].seq + 1,
             content=[{"type": "text", "text": text}],
             model=spent.model,
-            usage={**spent.usage.to_dict(), "output_tokens_estimated": spent.usage.output_tokens},
+            usage={**spent.usage.to_dict(), "output_tokens_estimated": spent.estimated_tokens},
             cost=price.to_dict(),
             stop_reason=FinishReason.CANCELLED,
             duration_ms=call.duration_ms,

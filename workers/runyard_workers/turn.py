@@ -18,6 +18,7 @@ from runyard_workers.providers.model import (
     TextDelta,
     ThinkingDelta,
     Turn,
+    Usage,
     UsageSoFar,
 )
 
@@ -28,7 +29,7 @@ DEAD_AFTER_S = 60.0
 """A provider that works sends something all the time, pings at least; its connection is dead after this silence."""
 
 CHARS_A_TOKEN = 4
-"""A rough rule for English, to count what a call without an end has produced: its provider did not say."""
+"""A rough rule for English, for what a call has produced since its provider counted last."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +40,15 @@ class StreamedTurn:
     first_frame: int
     last_frame: int
     duration_ms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spent:
+    """What a call that did not end has cost. `estimated_tokens` of the output were not counted by the provider."""
+
+    model: str
+    usage: Usage
+    estimated_tokens: int
 
 
 class ModelCall:
@@ -63,18 +73,19 @@ class ModelCall:
         self.first_frame = writer.last + 1
         self.said: list[str] = []
         self.has_shown = False
-        self._usage: UsageSoFar | None = None
-        self._chars = 0
+        self._counted: UsageSoFar | None = None
+        self._uncounted_chars = 0
         self._began = time.monotonic()
 
     @property
-    def spent(self) -> UsageSoFar | None:
-        """What a call has cost that has no end. Its output is estimated: the provider counts it at the end only."""
-        if self._usage is None:
+    def spent(self) -> Spent | None:
+        """What a call that was broken off has cost; None: it had not begun to answer."""
+        if self._counted is None and not self._uncounted_chars:
             return None
-        usage = self._usage.usage
-        output_tokens = max(usage.output_tokens, math.ceil(self._chars / CHARS_A_TOKEN))
-        return UsageSoFar(replace(usage, output_tokens=output_tokens), self._usage.model)
+        usage, model = self._counted or UsageSoFar(Usage(), self._request.model)
+        estimated = math.ceil(self._uncounted_chars / CHARS_A_TOKEN)
+        usage = replace(usage, output_tokens=usage.output_tokens + estimated)
+        return Spent(model=model, usage=usage, estimated_tokens=estimated)
 
     @property
     def duration_ms(self) -> int:
@@ -128,14 +139,15 @@ class ModelCall:
         match event:
             case TextDelta(text):
                 self.said.append(text)
-                self._chars += len(text)
+                self._uncounted_chars += len(text)
                 self._show(text_payload(text))
             case ThinkingDelta(text):
-                self._chars += len(text)
+                self._uncounted_chars += len(text)
                 if self._stream_thinking:
                     self._show(thinking_payload(text))
             case UsageSoFar():
-                self._usage = event
+                self._counted = event
+                self._uncounted_chars = 0
             case Activity(ping):
                 return not ping
         return True

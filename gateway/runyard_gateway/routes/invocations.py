@@ -10,7 +10,6 @@ from runyard.db import reads
 from runyard.errors import InvalidArgs, ModelNotAllowed, RunNotFound
 from runyard.ids import new_input_id, new_invocation_id, new_run_id, new_stream_id
 from runyard.lifecycle.accept import NewTurn
-from runyard.runs import RunStatus
 from runyard_gateway import paging, waiting
 from runyard_gateway.accepting import accept
 from runyard_gateway.answers import json_answer
@@ -67,7 +66,7 @@ async def answer_call(gateway: Gateway, request: Request, principal: Principal, 
         session_id=accepted.session_id,
         invocation_id=accepted.invocation_id,
         stream_id=accepted.stream_id,
-        status=RunStatus.RUNNING if accepted.is_steering else RunStatus.QUEUED,
+        status=accepted.status,
     )
     return json_answer(view | receipt if accepted.is_steering else view, status=202, headers=headers)
 
@@ -100,7 +99,7 @@ def new_turn(
         request_id=request_id_of(request),
         at=now_ms(),
         continues=continues,
-        if_busy=body.if_busy,
+        if_busy=body.if_busy or ("reject" if principal.is_service else "steer"),
     )
 
 

@@ -1,5 +1,8 @@
 """What is done to a run while it goes on: steer it, take an input back, stop it."""
 
+from typing import Any
+
+import structlog
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
@@ -20,6 +23,8 @@ from runyard_gateway.routes.agents import callable_agent
 from runyard_gateway.routes.invocations import answer_call, new_turn
 from runyard_gateway.routes.runs import run_not_found
 from runyard_gateway.views import input_view, result_view
+
+log = structlog.get_logger()
 
 
 async def send_input(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
@@ -47,30 +52,40 @@ async def retract(gateway: Gateway, request: Request, principal: Principal) -> A
 
 
 async def cancel(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """Stop the run. Answered when it is settled, as long as `Prefer: wait=N` allows; else 202: it is asked to."""
+    """Stop the invocation that is in progress: answered once it is settled, as long as `Prefer: wait=N` allows, else
+    with 202: it is asked to.
+
+    A run that is settled keeps its status; input that waits for its next turn is dropped.
+    """
     known_query(request)
     await read_body(request, Nothing, limit_bytes=gateway.settings.body_max_bytes)
     seconds = wait_s(request)
     done = await gateway.database.write(cancel_run, request.path_params["id"], principal.owner, at=now_ms())
     if done.ending is not None:
+        log.info("run cancelled", run_id=done.run.id, invocation_id=done.run.invocation_id)
         await close_stream(gateway, done.ending)
+        return json_answer(_view(done, done.ending.result))
     if done.status is not RunStatus.RUNNING:
-        return json_answer(_view(done))
+        return json_answer(_view(done, None))
+    log.info("cancel requested", run_id=done.run.id, invocation_id=done.run.invocation_id)
     await tell_cancel(gateway.redis, gateway.settings.prefix, done.run.id)
     if seconds is not None:
         found = await waiting.settled(gateway, done.run.invocation_id, principal.owner, seconds)
         if found is not None:
-            return json_answer(result_view(*found))
-    return json_answer(_view(done), status=202)
+            return json_answer(_view(done, result_view(*found)))
+    return json_answer(_view(done, None), status=202)
 
 
-def _view(done: Cancelled) -> dict[str, object]:
+def _view(done: Cancelled, result: dict[str, Any] | None) -> dict[str, Any]:
+    """`result` and `status` are those of the invocation that the cancel saw."""
+    status = done.status if result is None else result["status"]
     return {
+        **(result or {}),
         "runId": done.run.id,
         "invocationId": done.run.invocation_id,
-        "status": done.status,
-        "cancelRequested": done.status is RunStatus.RUNNING,
-        "cancelled": done.status is RunStatus.CANCELLED,
+        "status": status,
+        "cancelRequested": status == RunStatus.RUNNING,
+        "cancelled": status == RunStatus.CANCELLED,
         "dropped": [input_view(item) for item in done.dropped],
     }
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.db.engine import Database
-from runyard.db.inputs import fold_inputs
+from runyard.db.inputs import fold_opening
 from runyard.db.records import Input, Invocation, Message, Run
 from runyard.db.tables import QUEUED, RUNNING, agent_invocations, agent_runs
 from runyard.errors import WorkerGone
@@ -179,7 +179,7 @@ async def take(
     redis_run_id: str,
     at: int,
 ) -> Claim | None:
-    """Take the first row of the first group that has one, and fold its inputs, in the caller's transaction.
+    """Take the first row of the first group that has one, and fold what opens it, in the caller's transaction.
 
     Rows that others hold are skipped. When all are held, it waits for the best one's holder: a holder that does not
     take its row leaves it to us. None: every row was taken meanwhile; look again.
@@ -192,7 +192,7 @@ async def take(
         queued = await _lock_first(connection, _wait_locked, groups[:1])
     if queued is None:
         return None
-    folded, appended = await fold_inputs(connection, queued, at=at)
+    folded, appended = await fold_opening(connection, queued, at=at)
     claimed: dict[str, Any] = {
         "status": after(queued.status, RunEvent.CLAIM),
         "worker_id": worker_id,
@@ -233,8 +233,14 @@ async def is_cancel_requested(connection: AsyncConnection, run_id: RunId, genera
     return bool((await connection.execute(statement)).scalar_one_or_none())
 
 
-async def give_back(connection: AsyncConnection, run_id: RunId, generation: int) -> GivenBack | None:
-    """Put a running run back into the queue for another worker; None when it is no longer ours to give."""
+async def give_back(
+    connection: AsyncConnection, run_id: RunId, generation: int, *, sent: int | None = None
+) -> GivenBack | None:
+    """Put a running run back into the queue for another worker; None when it is no longer ours to give.
+
+    `sent`: the number of its last frame, where the run stands at a boundary and Redis has all of them: whoever takes it
+    goes on behind that one, and withdraws nothing.
+    """
     row = (
         await connection.execute(
             sa.update(agent_runs)
@@ -253,7 +259,8 @@ async def give_back(connection: AsyncConnection, run_id: RunId, generation: int)
     ).one_or_none()
     if row is None:
         return None
+    values: dict[str, Any] = {"status": RunStatus.QUEUED} | ({} if sent is None else {"last_frame": sent})
     await connection.execute(
-        sa.update(agent_invocations).where(agent_invocations.c.id == row.invocation_id).values(status=RunStatus.QUEUED)
+        sa.update(agent_invocations).where(agent_invocations.c.id == row.invocation_id).values(**values)
     )
     return GivenBack(run_id=run_id, invocation_id=row.invocation_id, queue=row.queue)

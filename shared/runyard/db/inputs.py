@@ -14,12 +14,11 @@ from runyard.db.tables import agent_inputs, agent_invocations, agent_messages
 from runyard.errors import AlreadyFolded, InputQueueFull
 from runyard.ids import InputId, InvocationId, RunId
 
-WAITING_MAX = 32
-WAITING_MAX_CHARS = 32_768
-"""Steering that waits to be folded, over all of a run's inputs."""
+STEERING_MAX = 32
+STEERING_MAX_CHARS = 32_768
+"""Steering that waits to be folded, over all of a run's inputs; the limits of the system that Runyard follows."""
 
 _unfolded = sa.and_(agent_inputs.c.run_id == sa.bindparam("run"), agent_inputs.c.folded_in_seq.is_(None))
-_of_invocation = sa.and_(_unfolded, agent_inputs.c.invocation_id == sa.bindparam("invocation"))
 _of_a_later_call = agent_inputs.c.invocation_id.in_(
     sa.select(agent_invocations.c.id).where(
         agent_invocations.c.run_id == sa.bindparam("run"),
@@ -27,9 +26,22 @@ _of_a_later_call = agent_inputs.c.invocation_id.in_(
         agent_invocations.c.id != sa.bindparam("invocation"),
     )
 )
-_fold = sa.update(agent_inputs).where(_unfolded, sa.not_(_of_a_later_call)).returning(agent_inputs)
-_fold_steering = sa.update(agent_inputs).where(_of_invocation).returning(agent_inputs)
+_has_begun = sa.exists().where(
+    agent_invocations.c.id == sa.bindparam("invocation"), agent_invocations.c.started_at.is_not(None)
+)
+_fold_due = sa.update(agent_inputs).where(_unfolded, sa.not_(_of_a_later_call)).returning(agent_inputs)
+_fold_opening = _fold_due.where(sa.not_(_has_begun))
+_fold_steering = (
+    sa.update(agent_inputs)
+    .where(_unfolded, agent_inputs.c.invocation_id == sa.bindparam("invocation"))
+    .returning(agent_inputs)
+)
 _waiting = sa.select(agent_inputs).where(_unfolded).order_by(agent_inputs.c.position)
+_folded_in = (
+    sa.select(agent_inputs)
+    .where(agent_inputs.c.run_id == sa.bindparam("run"), agent_inputs.c.folded_in_seq == sa.bindparam("seq"))
+    .order_by(agent_inputs.c.position)
+)
 _highest = sa.select(sa.func.coalesce(sa.func.max(agent_inputs.c.position), 0)).where(
     agent_inputs.c.run_id == sa.bindparam("run")
 )
@@ -37,9 +49,6 @@ _append = sa.insert(agent_messages)
 _insert = sa.insert(agent_inputs)
 _find = sa.select(agent_inputs).where(
     agent_inputs.c.run_id == sa.bindparam("run"), agent_inputs.c.id == sa.bindparam("input")
-)
-_opening = sa.select(sa.func.min(agent_inputs.c.position)).where(
-    agent_inputs.c.invocation_id == sa.bindparam("invocation")
 )
 _drop = sa.delete(agent_inputs).where(
     agent_inputs.c.run_id == sa.bindparam("run"), agent_inputs.c.id.in_(sa.bindparam("inputs", expanding=True))
@@ -53,6 +62,7 @@ async def add_input(
     input_id: InputId,
     content: Content,
     *,
+    opens: bool,
     at: int,
 ) -> None:
     """Store what a caller sent; the run lock is held."""
@@ -64,6 +74,7 @@ async def add_input(
             "run_id": run_id,
             "invocation_id": invocation_id,
             "position": position,
+            "opens": opens,
             "content": content,
             "created_at": at,
         },
@@ -75,19 +86,30 @@ async def waiting_inputs(connection: AsyncConnection, run_id: RunId) -> list[Inp
     return [Input(**row._mapping) for row in await connection.execute(_waiting, {"run": run_id})]
 
 
-def check_room(waiting: Sequence[Input], content: Content) -> None:
-    """Raises `InputQueueFull` when steering input would be more than a run may hold."""
-    chars = sum(len(text_of(item.content)) for item in waiting) + len(text_of(content))
-    if len(waiting) >= WAITING_MAX or chars > WAITING_MAX_CHARS:
+async def steering_folded_in(connection: AsyncConnection, run_id: RunId, seq: int) -> list[Input]:
+    """The steering that a row of the transcript holds."""
+    rows = await connection.execute(_folded_in, {"run": run_id, "seq": seq})
+    return [found for row in rows if not (found := Input(**row._mapping)).opens]
+
+
+def replacement_of(waiting: Sequence[Input], invocation_id: InvocationId) -> Input | None:
+    """What opens the call that takes the place of this one, if there is such a call."""
+    return next((item for item in waiting if item.opens and item.invocation_id != invocation_id), None)
+
+
+def check_room(steering: Sequence[Input], content: Content) -> None:
+    """Raises `InputQueueFull` when this would be more steering than a run may hold."""
+    chars = sum(len(text_of(item.content)) for item in steering) + len(text_of(content))
+    if len(steering) >= STEERING_MAX or chars > STEERING_MAX_CHARS:
         raise InputQueueFull(
-            f"at most {WAITING_MAX} inputs of {WAITING_MAX_CHARS} characters together may wait", waiting=len(waiting)
+            f"at most {STEERING_MAX} inputs of {STEERING_MAX_CHARS} characters together may wait", waiting=len(steering)
         )
 
 
 async def retract_input(connection: AsyncConnection, run_id: str, owner: Owner, input_id: str) -> Input | None:
     """Take back an input that is not folded yet. None: this user has no such run, or the run no such input.
 
-    The opening input of a queued call cannot be taken back: without it there is no call; cancel the run instead.
+    What opens a call cannot be taken back: without it there is no call; cancel the run instead.
 
     Raises:
         AlreadyFolded: the transcript has it, or it opens a call.
@@ -101,7 +123,7 @@ async def retract_input(connection: AsyncConnection, run_id: str, owner: Owner, 
     found = Input(**row._mapping)
     if found.folded_in_seq is not None:
         raise AlreadyFolded("the input is in the transcript already", inputId=input_id, seq=found.folded_in_seq)
-    if (await connection.execute(_opening, {"invocation": found.invocation_id})).scalar_one() == found.position:
+    if found.opens:
         raise AlreadyFolded("the input opens a call: cancel the run instead", inputId=input_id, seq=None)
     await drop_inputs(connection, run.id, [found])
     return found
@@ -112,15 +134,15 @@ async def drop_inputs(connection: AsyncConnection, run_id: RunId, inputs: Sequen
         await connection.execute(_drop, {"run": run_id, "inputs": [item.id for item in inputs]})
 
 
-async def fold_inputs(connection: AsyncConnection, run: Run, *, at: int) -> tuple[tuple[Input, ...], Message | None]:
-    """Append what waits for the run's newest invocation, and what earlier ones left unanswered, as one user row.
+async def fold_opening(connection: AsyncConnection, run: Run, *, at: int) -> tuple[tuple[Input, ...], Message | None]:
+    """Begin the run's newest invocation: what opens it, what steers it by now, and what earlier ones left unanswered,
+    as one user row.
 
-    The run lock is held. Returns the inputs and the row.
+    Of one that a worker has begun before nothing is folded: what steers it waits for a boundary. The run lock is held.
     """
     seq = run.last_seq + 1
-    inputs = _in_order(
-        await connection.execute(_fold, {"run": run.id, "invocation": run.invocation_id, "folded_in_seq": seq})
-    )
+    parameters = {"run": run.id, "invocation": run.invocation_id, "folded_in_seq": seq}
+    inputs = _in_order(await connection.execute(_fold_opening, parameters))
     if not inputs:
         return (), None
     row: dict[str, Any] = {
@@ -128,7 +150,7 @@ async def fold_inputs(connection: AsyncConnection, run: Run, *, at: int) -> tupl
         "seq": seq,
         "invocation_id": run.invocation_id,
         "role": "user",
-        "content": join_inputs([item.content for item in inputs]),
+        "content": user_content([], inputs),
         "created_at": at,
     }
     await connection.execute(_append, row)
@@ -143,17 +165,25 @@ async def take_steering(
     return _in_order(await connection.execute(_fold_steering, parameters))
 
 
-def join_inputs(contents: Sequence[Content]) -> Content:
-    """One user turn of several inputs: texts joined by a blank line; with blocks among them, a list of blocks."""
+async def take_due(
+    connection: AsyncConnection, run_id: RunId, invocation_id: InvocationId, seq: int
+) -> tuple[Input, ...]:
+    """The same, with what opens the invocation and what earlier ones left unanswered."""
+    parameters = {"run": run_id, "invocation": invocation_id, "folded_in_seq": seq}
+    return _in_order(await connection.execute(_fold_due, parameters))
+
+
+def user_content(results: Sequence[Block], inputs: Sequence[Input]) -> Content:
+    """One user turn of results and inputs.
+
+    Behind results each text is a block of its own. Without, texts are joined by a blank line; with an image or a
+    document among them it is a list of blocks too.
+    """
+    contents = [item.content for item in inputs]
     texts = [content for content in contents if isinstance(content, str)]
-    if len(texts) == len(contents):
+    if not results and len(texts) == len(contents):
         return "\n\n".join(texts)
-    return steering_blocks(contents)
-
-
-def steering_blocks(contents: Sequence[Content]) -> list[Block]:
-    """One text block per input, behind the results of a tool batch."""
-    return [block for content in contents for block in as_blocks(content)]
+    return [*results, *(block for content in contents for block in as_blocks(content))]
 
 
 def _in_order(rows: sa.CursorResult[Any]) -> tuple[Input, ...]:

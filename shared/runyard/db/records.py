@@ -87,6 +87,7 @@ class Input:
     run_id: RunId
     invocation_id: InvocationId
     position: int
+    opens: bool
     content: str | list[dict[str, Any]]
     folded_in_seq: int | None
     created_at: int

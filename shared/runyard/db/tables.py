@@ -147,7 +147,8 @@ agent_invocations = sa.Table(
 `deaths`: for each worker that died with it, the tools whose calls were started. `redis_run_id`: the Redis process that
 held its first frame; another one means that frames are in doubt. `frame_base`: where the numbers of a reset stream
 begin. `result` and `error` are what its terminal frame says; `last_frame` is the number of the last frame it was
-settled with, `last_seq` the transcript's last row at that moment.
+settled with, before that of the last one that a worker had sent when it handed the run over; `last_seq` is the
+transcript's last row when it was settled.
 """
 
 agent_messages = sa.Table(
@@ -177,6 +178,7 @@ agent_inputs = sa.Table(
     sa.Column("run_id", sa.Text, sa.ForeignKey("agent_runs.id"), nullable=False),
     sa.Column("invocation_id", sa.Text, nullable=False),
     sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("opens", sa.Boolean, nullable=False),
     sa.Column("content", Json, nullable=False),
     sa.Column("folded_in_seq", sa.Integer),
     sa.Column("created_at", sa.BigInteger, nullable=False),
@@ -189,7 +191,10 @@ agent_inputs = sa.Table(
         sqlite_where=sa.text("folded_in_seq IS NULL"),
     ),
 )
-"""What a caller sent. `folded_in_seq` is set in the transaction that appends the row, so nothing is folded twice."""
+"""What a caller sent. `opens`: it began its invocation; without, it steers one.
+
+`folded_in_seq` is set in the transaction that appends the row, so nothing is folded twice.
+"""
 
 agent_calls = sa.Table(
     "agent_calls",

@@ -1,20 +1,20 @@
-"""A worker's transactions on a run that it runs. Each begins with the run lock at the claimed generation."""
+"""A worker's transactions on a run that it runs, between its boundaries. Each begins with the run lock at the claimed
+generation.
+"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runyard.blocks import Block, Content
-from runyard.db.claims import GivenBack
-from runyard.db.inputs import join_inputs, steering_blocks, take_steering, waiting_inputs
 from runyard.db.locks import lock_claimed, update_claimed
-from runyard.db.records import Call, Input, Invocation, Message, Run
+from runyard.db.records import Call, Invocation, Message, Run
 from runyard.db.tables import agent_calls, agent_invocations, agent_messages, agent_runs
+from runyard.db.transcripts import AssistantTurn, append_assistant_row
 from runyard.ids import InvocationId, RunId
-from runyard.runs import CallState, RunEvent, RunStatus, after
+from runyard.runs import CallState
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,19 +57,6 @@ class Totals:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AssistantTurn:
-    seq: int
-    content: list[dict[str, Any]]
-    model: str
-    usage: dict[str, int]
-    cost: dict[str, Any]
-    stop_reason: str
-    duration_ms: int
-    first_frame: int
-    last_frame: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedCall:
     """A call that the model asks for. `refusal`: what the model is told when its input cannot be read; never runs."""
 
@@ -86,34 +73,6 @@ class FinishedCall:
     is_error: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Settlement:
-    """How an invocation ends. `result` and `error` are what its terminal frame will say."""
-
-    event: RunEvent
-    result: dict[str, Any]
-    error: dict[str, Any] | None
-    last_frame: int
-
-
-Conclude = Callable[[Sequence[Message], bool, Sequence[Input]], Settlement]
-"""Makes a settlement under the run lock, of the rows just appended, the cancel flag and the inputs left unanswered."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Boundary:
-    """What a boundary's transaction stored. `settlement` None: the invocation goes on.
-
-    `replacement`: the call that took the place of the one that ended.
-    """
-
-    appended: tuple[Message, ...]
-    steered: tuple[Input, ...]
-    cancel_requested: bool
-    settlement: Settlement | None
-    replacement: GivenBack | None = None
-
-
 # Statements are made once: making one costs as much as executing it. The columns that an INSERT or UPDATE sets are the
 # ones among its parameters.
 _load_run = sa.select(agent_runs).where(agent_runs.c.id == sa.bindparam("run")).with_for_update()
@@ -125,27 +84,22 @@ _of_turn = sa.and_(agent_calls.c.run_id == sa.bindparam("run"), agent_calls.c.as
 _load_calls = sa.select(agent_calls).where(_of_turn).order_by(agent_calls.c.index)
 _start_calls = sa.update(agent_calls).where(_of_turn, agent_calls.c.index.in_(sa.bindparam("indexes", expanding=True)))
 _finish_call = sa.update(agent_calls).where(_of_turn, agent_calls.c.index == sa.bindparam("call"))
-_insert_message = sa.insert(agent_messages)
 _insert_calls = sa.insert(agent_calls)
-_change_run = sa.update(agent_runs).where(agent_runs.c.id == sa.bindparam("run"))
 _change_invocation = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
 
 
-async def load_run(connection: AsyncConnection, run_id: RunId) -> tuple[Run, Invocation]:
-    """The run and its newest invocation, as they are now.
+async def load_held(connection: AsyncConnection, held: Held) -> tuple[Run, Invocation]:
+    """The run as it is now, and the invocation that a worker holds, or held: another one may be the run's newest.
 
     Asks for the run lock, though it only reads: after a commit of unknown outcome it waits until that one has ended.
     """
-    run = Run(**(await connection.execute(_load_run, {"run": run_id})).one()._mapping)
-    row = (await connection.execute(_load_invocation, {"invocation": run.invocation_id})).one()
-    return run, Invocation(**row._mapping)
-
-
-async def load_held(connection: AsyncConnection, held: Held) -> tuple[Run, Invocation]:
-    """The run and the invocation that a worker holds, or held: by now another one may be the run's newest."""
     run = Run(**(await connection.execute(_load_run, {"run": held.run_id})).one()._mapping)
-    row = (await connection.execute(_load_invocation, {"invocation": held.invocation_id})).one()
-    return run, Invocation(**row._mapping)
+    return run, await load_invocation(connection, held.invocation_id)
+
+
+async def load_invocation(connection: AsyncConnection, invocation_id: InvocationId) -> Invocation:
+    row = (await connection.execute(_load_invocation, {"invocation": invocation_id})).one()
+    return Invocation(**row._mapping)
 
 
 async def load_messages(connection: AsyncConnection, run_id: RunId) -> list[Message]:
@@ -155,20 +109,6 @@ async def load_messages(connection: AsyncConnection, run_id: RunId) -> list[Mess
 async def load_calls(connection: AsyncConnection, run_id: RunId, assistant_seq: int) -> list[Call]:
     rows = await connection.execute(_load_calls, {"run": run_id, "turn": assistant_seq})
     return [Call(**row._mapping) for row in rows]
-
-
-async def append_user_row(connection: AsyncConnection, run: Run, seq: int, content: list[Block], *, at: int) -> Message:
-    """A user row of the run's newest invocation; the run lock is held."""
-    row: dict[str, Any] = {
-        "run_id": run.id,
-        "seq": seq,
-        "invocation_id": run.invocation_id,
-        "role": "user",
-        "content": content,
-        "created_at": at,
-    }
-    await connection.execute(_insert_message, row)
-    return Message(**row)
 
 
 async def append_turn(
@@ -193,8 +133,7 @@ async def append_turn(
         last_activity_at=at,
         **totals.run_values(),
     )
-    row = _turn_row(held, turn, at=at)
-    await connection.execute(_insert_message, row)
+    row = await append_assistant_row(connection, held.run_id, held.invocation_id, turn, at=at)
     if calls:
         await connection.execute(
             _insert_calls,
@@ -216,7 +155,7 @@ async def append_turn(
             ],
         )
     await _update_invocation(connection, held, **totals.invocation_values())
-    return Message(**row)
+    return row
 
 
 async def start_calls(
@@ -246,7 +185,7 @@ async def start_calls(
             },
         )
     for call in finished:
-        await _finish(connection, held, assistant_seq, call, at=at)
+        await store_result(connection, held, assistant_seq, call, at=at)
 
 
 async def finish_call(
@@ -258,158 +197,7 @@ async def finish_call(
         GenerationLost: the run belongs to another worker.
     """
     await lock_claimed(connection, held.run_id, held.generation)
-    await _finish(connection, held, assistant_seq, call, at=at)
-
-
-async def append_results(
-    connection: AsyncConnection,
-    held: Held,
-    assistant_seq: int,
-    *,
-    finished: Sequence[FinishedCall],
-    results: list[Block],
-    at: int,
-) -> Boundary:
-    """The tool boundary: all results of the batch in the order of the calls, then what steers the run, as one user row.
-
-    Raises:
-        GenerationLost: the run belongs to another worker.
-    """
-    run = await lock_claimed(connection, held.run_id, held.generation)
-    for call in finished:
-        await _finish(connection, held, assistant_seq, call, at=at)
-    seq = assistant_seq + 1
-    steered = await take_steering(connection, held.run_id, held.invocation_id, seq)
-    row = _user_row(held, seq, [*results, *steering_blocks([item.content for item in steered])], at=at)
-    await connection.execute(_insert_message, row)
-    await _update_run(connection, held, last_seq=seq, last_activity_at=at)
-    return Boundary(appended=(Message(**row),), steered=steered, cancel_requested=run.cancel_requested, settlement=None)
-
-
-async def end_turn(
-    connection: AsyncConnection,
-    held: Held,
-    *,
-    turn: AssistantTurn | None,
-    results: list[Block],
-    conclude: Conclude,
-    totals: Totals,
-    at: int,
-) -> Boundary:
-    """The terminal boundary: the model's last turn, what steers the run, the cancel flag, and the end, if it is one.
-
-    With steering and no cancel the invocation goes on: the inputs become its next user turn. Otherwise `conclude`
-    makes the settlement from what is appended by then; steering that a cancel finds is kept in the transcript.
-
-    `results` answer calls of the turn that do not run.
-
-    Raises:
-        GenerationLost: the run belongs to another worker.
-    """
-    run = await lock_claimed(connection, held.run_id, held.generation)
-    rows: list[Message] = []
-    seq = run.last_seq
-    if turn is not None:
-        seq += 1
-        await connection.execute(_insert_message, _turn_row(held, turn, at=at))
-        rows.append(Message(**_turn_row(held, turn, at=at)))
-    steered = await take_steering(connection, held.run_id, held.invocation_id, seq + 1)
-    if results or steered:
-        seq += 1
-        contents = [item.content for item in steered]
-        content = [*results, *steering_blocks(contents)] if results else join_inputs(contents)
-        row = _user_row(held, seq, content, at=at)
-        await connection.execute(_insert_message, row)
-        rows.append(Message(**row))
-    if steered and not run.cancel_requested:
-        await _update_run(connection, held, last_seq=seq, last_activity_at=at, **totals.run_values())
-        await _update_invocation(connection, held, **totals.invocation_values())
-        return Boundary(appended=tuple(rows), steered=steered, cancel_requested=False, settlement=None)
-    settlement = conclude(rows, run.cancel_requested, [])
-    replacement = await _settle(connection, run, held, settlement, totals, last_seq=seq, at=at)
-    return Boundary(
-        appended=tuple(rows),
-        steered=steered,
-        cancel_requested=run.cancel_requested,
-        settlement=settlement,
-        replacement=replacement,
-    )
-
-
-async def fail_turn(
-    connection: AsyncConnection, held: Held, *, results: list[Block], conclude: Conclude, totals: Totals, at: int
-) -> Boundary:
-    """The end of an invocation that failed: `results` answer its open calls; what steers it stays, unanswered.
-
-    Raises:
-        GenerationLost: the run belongs to another worker.
-    """
-    run = await lock_claimed(connection, held.run_id, held.generation)
-    rows: list[Message] = []
-    seq = run.last_seq
-    if results:
-        seq += 1
-        row = _user_row(held, seq, results, at=at)
-        await connection.execute(_insert_message, row)
-        rows.append(Message(**row))
-    unanswered = [item for item in await waiting_inputs(connection, run.id) if item.invocation_id == held.invocation_id]
-    settlement = conclude(rows, run.cancel_requested, unanswered)
-    replacement = await _settle(connection, run, held, settlement, totals, last_seq=seq, at=at)
-    return Boundary(
-        appended=tuple(rows),
-        steered=(),
-        cancel_requested=run.cancel_requested,
-        settlement=settlement,
-        replacement=replacement,
-    )
-
-
-async def _settle(
-    connection: AsyncConnection,
-    run: Run,
-    held: Held,
-    settlement: Settlement,
-    totals: Totals,
-    *,
-    last_seq: int,
-    at: int,
-) -> GivenBack | None:
-    """End the invocation and the run; where a caller replaced the invocation, the run is queued with the next one."""
-    status = after(RunStatus.RUNNING, settlement.event)
-    values: dict[str, Any] = {"status": status, "error": settlement.error}
-    waiting = await waiting_inputs(connection, held.run_id)
-    replacement = next((item for item in waiting if item.invocation_id != held.invocation_id), None)
-    if replacement is not None:
-        values = {
-            "status": after(RunStatus.RUNNING, RunEvent.REPLACE),
-            "error": None,
-            "invocation_id": replacement.invocation_id,
-            "rank": replacement.created_at,
-        }
-    await _update_run(
-        connection,
-        held,
-        worker_id=None,
-        cancel_requested=False,
-        last_seq=last_seq,
-        last_activity_at=at,
-        **values,
-        **totals.run_values(),
-    )
-    await _update_invocation(
-        connection,
-        held,
-        status=status,
-        result=settlement.result,
-        error=settlement.error,
-        last_frame=settlement.last_frame,
-        last_seq=last_seq,
-        settled_at=at,
-        **totals.invocation_values(),
-    )
-    if replacement is None:
-        return None
-    return GivenBack(run_id=held.run_id, invocation_id=replacement.invocation_id, queue=run.queue)
+    await store_result(connection, held, assistant_seq, call, at=at)
 
 
 async def set_frame_base(connection: AsyncConnection, held: Held, base: int, redis_run_id: str) -> None:
@@ -422,40 +210,10 @@ async def set_frame_base(connection: AsyncConnection, held: Held, base: int, red
     await _update_invocation(connection, held, frame_base=base, redis_run_id=redis_run_id)
 
 
-async def _update_run(connection: AsyncConnection, held: Held, **values: Any) -> None:
-    await connection.execute(_change_run, {"run": held.run_id, **values})
-
-
-def _turn_row(held: Held, turn: AssistantTurn, *, at: int) -> dict[str, Any]:
-    return {
-        "run_id": held.run_id,
-        "seq": turn.seq,
-        "invocation_id": held.invocation_id,
-        "role": "assistant",
-        "content": turn.content,
-        "model": turn.model,
-        "usage": turn.usage,
-        "cost": turn.cost,
-        "stop_reason": turn.stop_reason,
-        "duration_ms": turn.duration_ms,
-        "first_frame": turn.first_frame,
-        "last_frame": turn.last_frame,
-        "created_at": at,
-    }
-
-
-def _user_row(held: Held, seq: int, content: Content, *, at: int) -> dict[str, Any]:
-    return {
-        "run_id": held.run_id,
-        "seq": seq,
-        "invocation_id": held.invocation_id,
-        "role": "user",
-        "content": content,
-        "created_at": at,
-    }
-
-
-async def _finish(connection: AsyncConnection, held: Held, assistant_seq: int, call: FinishedCall, *, at: int) -> None:
+async def store_result(
+    connection: AsyncConnection, held: Held, assistant_seq: int, call: FinishedCall, *, at: int
+) -> None:
+    """A call's result, in a transaction that holds the run lock."""
     await connection.execute(
         _finish_call,
         {

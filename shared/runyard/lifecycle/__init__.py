@@ -1,1 +1,1 @@
-"""How invocations end, whoever ends them: a worker at a boundary, or a gateway that cancels what no worker runs."""
+"""How invocations begin and end, whoever ends them: a worker at a boundary, or a gateway where no worker runs them."""

@@ -1,5 +1,6 @@
 """Accepting a call: one transaction that creates or continues a run. Once it is committed the run is never lost."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -7,9 +8,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runyard.db.inputs import add_input, check_room, waiting_inputs
+from runyard.db.inputs import add_input, check_room, replacement_of, waiting_inputs
 from runyard.db.locks import lock_owned
-from runyard.db.records import Run
+from runyard.db.records import Input, Run
 from runyard.db.tables import agent_inputs, agent_invocations, agent_runs
 from runyard.errors import AgentMismatch, RunBusy, RunNotFound
 from runyard.ids import InputId, InvocationId, RequestId, RunId, StreamId
@@ -65,13 +66,18 @@ class NewTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accepted:
-    """Where the input went: into a new invocation, or to the one that runs (`queued`: how many inputs wait for it)."""
+    """Where the input went: into a new invocation, or to one that is there (`queued`: how many inputs steer it so).
+
+    `status`: of that invocation. `waits_for_end`: it is next when what runs, and is asked to stop, has ended.
+    """
 
     run_id: RunId
     invocation_id: InvocationId
     stream_id: StreamId
     session_id: str | None
+    status: RunStatus = RunStatus.QUEUED
     queued: int | None = None
+    waits_for_end: bool = False
     ending: Ending | None = None
     """Of the stream of a queued call that this one replaced: whoever accepts owes it."""
 
@@ -84,7 +90,7 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> Accepted:
     """Create a run, or continue or steer the one that `continues` or `session_id` names.
 
     A run in progress is steered; with `if_busy` "reject" the call is refused, with "cancel" what runs is stopped and
-    this call takes its place.
+    this call takes its place. What is sent to a run that is being stopped is for the turn after that.
 
     After a commit of unknown outcome, accept the same turn again: this waits until the first transaction has ended,
     finds what it committed, and accepts the turn only if it committed nothing.
@@ -120,40 +126,59 @@ async def _accept_busy(connection: AsyncConnection, run: Run, turn: NewTurn) -> 
         case "reject":
             raise RunBusy("The run is busy with another call", runId=run.id, status=run.status)
         case "cancel" if run.status is RunStatus.QUEUED:
-            cancelled = await settle_queued(connection, run, at=turn.at)
-            if cancelled.status in BUSY:
+            settled = await settle_queued(connection, run, at=turn.at)
+            if settled.status in BUSY:
                 raise _replaced_already(run)
-            await _continue(connection, replace(run, status=cancelled.status), turn)
+            await _continue(connection, replace(run, status=settled.status), turn)
             await _enqueue(connection, turn, run.id)
-            return replace(_accepted(turn, run.id, run.session_id), ending=cancelled.ending)
+            return replace(_accepted(turn, run.id, run.session_id), ending=settled.ending)
         case "cancel":
-            await _replace(connection, run, turn)
-            return _accepted(turn, run.id, run.session_id)
+            if replacement_of(await waiting_inputs(connection, run.id), run.invocation_id) is not None:
+                raise _replaced_already(run)
+            return await _replace(connection, run, turn)
+        case "steer" if run.cancel_requested:
+            waiting = await waiting_inputs(connection, run.id)
+            replacement = replacement_of(waiting, run.invocation_id)
+            if replacement is None:
+                return await _replace(connection, run, turn)
+            return await _steer(connection, run, turn, replacement.invocation_id, waiting)
         case "steer":
             waiting = await waiting_inputs(connection, run.id)
-            check_room(waiting, turn.content)
-            await add_input(connection, run.id, run.invocation_id, turn.input_id, turn.content, at=turn.at)
-            return await _steering(connection, run, queued=len(waiting) + 1)
+            return await _steer(connection, run, turn, run.invocation_id, waiting)
 
 
-async def _steering(connection: AsyncConnection, run: Run, *, queued: int) -> Accepted:
-    stream = sa.select(agent_invocations.c.stream_id).where(agent_invocations.c.id == run.invocation_id)
+async def _steer(
+    connection: AsyncConnection, run: Run, turn: NewTurn, invocation_id: InvocationId, waiting: Sequence[Input]
+) -> Accepted:
+    steering = [item for item in waiting if not item.opens]
+    check_room(steering, turn.content)
+    await add_input(connection, run.id, invocation_id, turn.input_id, turn.content, opens=False, at=turn.at)
+    await _change(connection, run, last_activity_at=turn.at, **_described(turn))
+    return await _steering(connection, run, invocation_id, queued=len(steering) + 1)
+
+
+async def _steering(connection: AsyncConnection, run: Run, invocation_id: InvocationId, *, queued: int) -> Accepted:
+    statement = sa.select(agent_invocations.c.stream_id, agent_invocations.c.status).where(
+        agent_invocations.c.id == invocation_id
+    )
+    row = (await connection.execute(statement)).one()
     return Accepted(
         run_id=run.id,
-        invocation_id=run.invocation_id,
-        stream_id=(await connection.execute(stream)).scalar_one(),
+        invocation_id=invocation_id,
+        stream_id=row.stream_id,
         session_id=run.session_id,
+        status=RunStatus(row.status),
         queued=queued,
     )
 
 
-async def _replace(connection: AsyncConnection, run: Run, turn: NewTurn) -> None:
+async def _replace(connection: AsyncConnection, run: Run, turn: NewTurn) -> Accepted:
     """Stop what runs; this call is next. Steering that waits is kept: what runs folds it as it stops."""
-    waiting = await waiting_inputs(connection, run.id)
-    if any(item.invocation_id != run.invocation_id for item in waiting):
-        raise _replaced_already(run)
-    await connection.execute(sa.update(agent_runs).where(agent_runs.c.id == run.id).values(cancel_requested=True))
+    await _change(
+        connection, run, cancel_requested=True, queue=turn.queue, last_activity_at=turn.at, **_described(turn)
+    )
     await _enqueue(connection, turn, run.id)
+    return replace(_accepted(turn, run.id, run.session_id), waits_for_end=True)
 
 
 def _replaced_already(run: Run) -> RunBusy:
@@ -180,7 +205,7 @@ async def _enqueue(connection: AsyncConnection, turn: NewTurn, run_id: RunId) ->
             "created_at": turn.at,
         },
     )
-    await add_input(connection, run_id, turn.invocation_id, turn.input_id, turn.content, at=turn.at)
+    await add_input(connection, run_id, turn.invocation_id, turn.input_id, turn.content, opens=True, at=turn.at)
 
 
 async def _accepted_before(connection: AsyncConnection, run: Run, turn: NewTurn) -> Accepted | None:
@@ -190,8 +215,10 @@ async def _accepted_before(connection: AsyncConnection, run: Run, turn: NewTurn)
     if invocation_id is None:
         return None
     if invocation_id == turn.invocation_id:
-        return _accepted(turn, run.id, run.session_id)
-    return await _steering(connection, run, queued=len(await waiting_inputs(connection, run.id)))
+        waits = run.status in BUSY and run.invocation_id != invocation_id
+        return replace(_accepted(turn, run.id, run.session_id), waits_for_end=waits)
+    waiting = await waiting_inputs(connection, run.id)
+    return await _steering(connection, run, invocation_id, queued=sum(not item.opens for item in waiting))
 
 
 async def _run_to_continue(connection: AsyncConnection, turn: NewTurn) -> Run | None:
@@ -253,17 +280,25 @@ async def _create(connection: AsyncConnection, turn: NewTurn) -> bool:
 
 
 async def _continue(connection: AsyncConnection, run: Run, turn: NewTurn) -> None:
-    values: dict[str, Any] = {
-        "status": after(run.status, RunEvent.TURN),
-        "rank": turn.at,
-        "queue": turn.queue,
-        "invocation_id": turn.invocation_id,
-        "cancel_requested": False,
-        "error": None,
-        "last_activity_at": turn.at,
-    }
-    if turn.title is not None:
-        values["title"] = turn.title
-    if turn.metadata is not None:
-        values["metadata"] = turn.metadata
+    await _change(
+        connection,
+        run,
+        status=after(run.status, RunEvent.TURN),
+        rank=turn.at,
+        queue=turn.queue,
+        invocation_id=turn.invocation_id,
+        cancel_requested=False,
+        error=None,
+        last_activity_at=turn.at,
+        **_described(turn),
+    )
+
+
+def _described(turn: NewTurn) -> dict[str, Any]:
+    """What a call says of the run, whatever becomes of its input."""
+    given = {"title": turn.title, "metadata": turn.metadata}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+async def _change(connection: AsyncConnection, run: Run, **values: Any) -> None:
     await connection.execute(sa.update(agent_runs).where(agent_runs.c.id == run.id).values(**values))

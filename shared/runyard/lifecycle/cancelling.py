@@ -1,18 +1,20 @@
 """Cancelling: a run that no worker runs settles at once, one that runs is asked to, one that is settled stays so."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runyard.blocks import CANCELLED
+from runyard.blocks import CANCELLED, Block
 from runyard.db import turns
-from runyard.db.inputs import drop_inputs, fold_inputs, waiting_inputs
+from runyard.db.inputs import drop_inputs, replacement_of, take_due, user_content, waiting_inputs
 from runyard.db.locks import lock_owned
 from runyard.db.reads import Owner
-from runyard.db.records import Input, Invocation, Run
+from runyard.db.records import Input, Invocation, Message, Run
 from runyard.db.tables import agent_invocations, agent_runs
+from runyard.db.transcripts import append_user_row
 from runyard.db.turns import Totals
 from runyard.errors import RunNotFound
 from runyard.lifecycle import settling
@@ -22,16 +24,20 @@ from runyard.runs import RunEvent, RunStatus, after
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cancelled:
-    """`ending`: of the stream that ended here, owed by whoever called. `dropped`: inputs that nobody will read."""
+    """`run`: as the cancel found it; `status`: of it afterwards. `dropped`: inputs that nobody will read.
+
+    `ending`: of the invocation that ended here; its stream is owed by whoever called.
+    """
 
     run: Run
     status: RunStatus
-    dropped: tuple[Input, ...]
-    ending: Ending | None
+    dropped: tuple[Input, ...] = ()
+    ending: Ending | None = None
 
 
 async def cancel_run(connection: AsyncConnection, run_id: str, owner: Owner, *, at: int) -> Cancelled:
-    """One transaction. A cancel is bound to the invocation it sees: a later one is not touched by it.
+    """One transaction. A cancel is bound to the invocation it sees: a later one is not touched by it, not even one
+    that waits already to take its place.
 
     Raises:
         RunNotFound: unknown, or not this user's.
@@ -44,33 +50,37 @@ async def cancel_run(connection: AsyncConnection, run_id: str, owner: Owner, *, 
             await connection.execute(
                 sa.update(agent_runs).where(agent_runs.c.id == run.id).values(cancel_requested=True)
             )
-            return Cancelled(run=run, status=run.status, dropped=(), ending=None)
+            return Cancelled(run=run, status=run.status)
         case RunStatus.QUEUED:
-            return await settle_queued(connection, run, at=at)
+            dropped = _steering(run, await waiting_inputs(connection, run.id))
+            await drop_inputs(connection, run.id, dropped)
+            settled = await settle_queued(connection, run, at=at)
+            return Cancelled(run=run, status=settled.status, dropped=dropped, ending=settled.ending)
         case _:
-            waiting = await waiting_inputs(connection, run.id)
+            waiting = tuple(await waiting_inputs(connection, run.id))
             await drop_inputs(connection, run.id, waiting)
-            return Cancelled(run=run, status=run.status, dropped=tuple(waiting), ending=None)
+            return Cancelled(run=run, status=run.status, dropped=waiting)
 
 
 async def settle_queued(connection: AsyncConnection, run: Run, *, at: int) -> Cancelled:
     """Settle a queued run as cancelled; the run lock is held.
 
-    The opening input of a call that no worker has begun is kept in the transcript, with what earlier calls left
-    unanswered; steering is dropped. Calls that a worker left open are answered. A call that was to take the place of
-    this one is next.
+    What waits for it is kept in the transcript, and what earlier calls left unanswered; calls that a worker left open
+    are answered. A call that was to take the place of this one is next.
     """
-    _, invocation = await turns.load_run(connection, run.id)
-    dropped, replacement = await _sort_waiting(connection, run, invocation)
-    await fold_inputs(connection, run, at=at)
+    invocation = await turns.load_invocation(connection, run.invocation_id)
     rows = await turns.load_messages(connection, run.id)
-    ledger = await turns.load_calls(connection, run.id, rows[-1].seq)
-    if results := settling.open_calls(rows, ledger, not_started=CANCELLED):
-        rows.append(await turns.append_user_row(connection, run, rows[-1].seq + 1, results, at=at))
-    last_frame = kept_last(rows, invocation.id, invocation.frame_base or 0)
+    results = await _open_calls(connection, run, invocation, rows)
+    seq = run.last_seq + 1
+    inputs = await take_due(connection, run.id, invocation.id, seq)
+    if results or inputs:
+        content = user_content(results, inputs)
+        rows.append(await append_user_row(connection, run.id, invocation.id, seq, content, at=at))
+    last_frame = kept_last(rows, invocation.id, base=invocation.frame_base or 0, sent=invocation.last_frame or 0)
     settlement = settling.cancelled(run, invocation, Totals.stored(run, invocation), rows, last_frame=last_frame)
     status = after(run.status, RunEvent.CANCEL)
     values: dict[str, Any] = {"status": status}
+    replacement = replacement_of(await waiting_inputs(connection, run.id), invocation.id)
     if replacement is not None:
         values = {
             "status": after(status, RunEvent.TURN),
@@ -87,17 +97,17 @@ async def settle_queued(connection: AsyncConnection, run: Run, *, at: int) -> Ca
         .where(agent_invocations.c.id == invocation.id)
         .values(status=status, result=settlement.result, last_frame=last_frame, last_seq=rows[-1].seq, settled_at=at)
     )
-    return Cancelled(run=run, status=values["status"], dropped=dropped, ending=ending(invocation, settlement, rows))
+    return Cancelled(run=run, status=values["status"], ending=ending(invocation, settlement, rows))
 
 
-async def _sort_waiting(
-    connection: AsyncConnection, run: Run, invocation: Invocation
-) -> tuple[tuple[Input, ...], Input | None]:
-    """The steering, which is deleted, and the opening input of a call that takes the place of this one."""
-    waiting = await waiting_inputs(connection, run.id)
+async def _open_calls(
+    connection: AsyncConnection, run: Run, invocation: Invocation, rows: Sequence[Message]
+) -> list[Block]:
     if invocation.started_at is None:
-        opening = next(index for index, item in enumerate(waiting) if item.invocation_id == invocation.id)
-        waiting = waiting[opening + 1 :]
-    steering = [item for item in waiting if item.invocation_id == invocation.id]
-    await drop_inputs(connection, run.id, steering)
-    return tuple(steering), next((item for item in waiting if item.invocation_id != invocation.id), None)
+        return []  # what an earlier invocation left open is answered where the next request is built
+    ledger = await turns.load_calls(connection, run.id, rows[-1].seq)
+    return settling.open_calls(rows, ledger, not_started=CANCELLED)
+
+
+def _steering(run: Run, waiting: Sequence[Input]) -> tuple[Input, ...]:
+    return tuple(item for item in waiting if item.invocation_id == run.invocation_id and not item.opens)

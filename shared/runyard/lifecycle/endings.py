@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from runyard.blocks import text_of
+from runyard.db.boundaries import Settlement
 from runyard.db.records import Invocation, Message
-from runyard.db.turns import Settlement
 from runyard.frames import FrameEvent, Payload, event_payload, text_payload
 from runyard.ids import InvocationId, RunId, StreamId
 from runyard.outcomes import terminal_payload
@@ -93,13 +93,14 @@ def committed_text(rows: Sequence[Message], invocation_id: InvocationId) -> str:
     return "".join(text_of(row.content) for row in own_answers(rows, invocation_id))
 
 
-def kept_last(rows: Sequence[Message], invocation_id: InvocationId, base: int) -> int:
-    """The number of the last frame that an invocation's rows account for.
+def kept_last(rows: Sequence[Message], invocation_id: InvocationId, *, base: int, sent: int) -> int:
+    """The number of the last frame that nothing need take back.
 
-    `base`: where its stream was reset, 0 if it was not; the committed text is the frame behind it.
+    `base`: where its stream was reset, 0 if it was not; the committed text is the frame behind it. `sent`: the last
+    frame at a hand-over, 0 if there was none.
     """
     base_end = base + 1 if base and committed_text(rows, invocation_id) else base
-    return max([base_end, *(row.last_frame or 0 for row in own_answers(rows, invocation_id))])
+    return max([base_end, sent, *(row.last_frame or 0 for row in own_answers(rows, invocation_id))])
 
 
 def own_answers(rows: Sequence[Message], invocation_id: InvocationId) -> list[Message]:

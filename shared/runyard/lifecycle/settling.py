@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from runyard.blocks import INTERRUPTED, Block, text_of, tool_result, tool_uses
+from runyard.db.boundaries import Settlement
 from runyard.db.records import Call, Input, Invocation, Message, Run
-from runyard.db.turns import Settlement, Totals
+from runyard.db.turns import Totals
 from runyard.errors import MaxSteps, RunyardError
 from runyard.lifecycle.endings import own_answers
 from runyard.runs import CallState, FinishReason, RunEvent, RunStatus

@@ -2,9 +2,10 @@
 
 import structlog
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
+from runyard.errors import StoreUnavailable
 from runyard.ids import RunId
+from runyard.streams.connect import answered
 
 log = structlog.get_logger()
 
@@ -16,6 +17,7 @@ def cancel_channel(prefix: str) -> str:
 async def tell_cancel(client: Redis, prefix: str, run_id: RunId) -> None:
     """Redis away: the worker's beat finds the row within 2 s."""
     try:
-        await client.publish(cancel_channel(prefix), run_id)
-    except (RedisError, OSError) as error:
-        log.warning("cancel not announced", run_id=run_id, error=repr(error))
+        async with answered():
+            await client.publish(cancel_channel(prefix), run_id)
+    except StoreUnavailable as error:
+        log.warning("cancel not announced", run_id=run_id, error=str(error))
