@@ -21,6 +21,8 @@ GATEWAYS = 2
 
 Side = RedisSide | RabbitmqSide
 
+BROKERS = {"redis": (postgres_and_redis, redis_side), "rabbitmq": (postgres_redis_and_rabbitmq, rabbitmq_side)}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
@@ -28,17 +30,12 @@ class Fleet:
     broker: Side
 
 
-@pytest.fixture(scope="session")
-async def redis_fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
-    with postgres_and_redis() as backing, redis_side(backing.broker_url, backing.prefix) as side:
-        async with starting_gateways(backing, tmp_path_factory.mktemp("redis-fleet")) as stack:
-            yield Fleet(stack=stack, broker=side)
-
-
-@pytest.fixture(scope="session")
-async def rabbitmq_fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
-    with postgres_redis_and_rabbitmq() as backing, rabbitmq_side(backing.broker_url, backing.prefix) as side:
-        async with starting_gateways(backing, tmp_path_factory.mktemp("rabbitmq-fleet")) as stack:
+@pytest.fixture(scope="session", params=["redis", "rabbitmq"])
+async def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+    """One after the other: pytest puts the tests in that order, so that the database's links suffice."""
+    backings, sides = BROKERS[request.param]
+    with backings() as backing, sides(backing.broker_url, backing.prefix) as side:
+        async with starting_gateways(backing, tmp_path_factory.mktemp(f"{request.param}-fleet")) as stack:
             yield Fleet(stack=stack, broker=side)
 
 
@@ -49,12 +46,6 @@ async def starting_gateways(backing: Backing, folder: Path) -> AsyncIterator[Sta
         stack.gateways += [await exits.enter_async_context(serving(process)) for process in processes]
         yield stack
         assert [process.complaints() for process in processes] == [[]] * GATEWAYS
-
-
-@pytest.fixture(params=["redis", "rabbitmq"])
-def fleet(request: pytest.FixtureRequest) -> Fleet:
-    found: Fleet = request.getfixturevalue(f"{request.param}_fleet")
-    return found
 
 
 @pytest.fixture

@@ -76,8 +76,8 @@ class Aftermath:
 
 
 @pytest.fixture(scope="module")
-async def aftermath(redis_fleet: Fleet) -> Aftermath:
-    stack = redis_fleet.stack
+async def aftermath(fleet: Fleet) -> Aftermath:
+    stack = fleet.stack
     here = stack.gateways[0].user("reader")
     there = stack.gateways[1].user("reader")
     with relay_before(stack.backing.redis_url) as frames:
