@@ -57,10 +57,11 @@ def encode(frame: Frame) -> bytes:
     seq, event, data = frame
     if b"\n" in data or b"\r" in data:
         data = b"\ndata: ".join(_LINE_END.split(data))
+    if event is None and seq:
+        return b"id: %d\ndata: %b\n\n" % (seq, data)
     number = b"id: %d\n" % seq if seq else b""
-    if event is None:
-        return b"%bdata: %b\n\n" % (number, data)
-    return b"%bevent: %b\ndata: %b\n\n" % (number, event.encode(), data)
+    kind = b"event: %b\n" % event.encode() if event else b""
+    return b"%b%bdata: %b\n\n" % (number, kind, data)
 
 
 def encode_error(error: RunyardError, request_id: str | None = None) -> bytes:

@@ -63,10 +63,11 @@ async def add_input(
     content: Content,
     *,
     opens: bool,
+    is_first: bool = False,
     at: int,
 ) -> None:
-    """Store what a caller sent; the run lock is held."""
-    position = int((await connection.execute(_highest, {"run": run_id})).scalar_one()) + 1
+    """Store what a caller sent; the run lock is held. `is_first`: the run is new."""
+    position = 1 if is_first else int((await connection.execute(_highest, {"run": run_id})).scalar_one()) + 1
     await connection.execute(
         _insert,
         {

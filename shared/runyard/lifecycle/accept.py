@@ -103,7 +103,7 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> Accepted:
     """
     run = await _run_to_continue(connection, turn)
     if run is None:
-        await _enqueue(connection, turn, turn.run_id)
+        await _enqueue(connection, turn, turn.run_id, is_new=True)
         return _accepted(turn, turn.run_id, turn.session_id)
     earlier = await _accepted_before(connection, run, turn)
     if earlier is not None:
@@ -185,7 +185,7 @@ def _replaced_already(run: Run) -> RunBusy:
     return RunBusy("Another call waits to take the place of what runs", runId=run.id, status=run.status)
 
 
-async def _enqueue(connection: AsyncConnection, turn: NewTurn, run_id: RunId) -> None:
+async def _enqueue(connection: AsyncConnection, turn: NewTurn, run_id: RunId, *, is_new: bool = False) -> None:
     """The invocation and its opening input."""
     await connection.execute(
         _insert_invocation,
@@ -205,7 +205,16 @@ async def _enqueue(connection: AsyncConnection, turn: NewTurn, run_id: RunId) ->
             "created_at": turn.at,
         },
     )
-    await add_input(connection, run_id, turn.invocation_id, turn.input_id, turn.content, opens=True, at=turn.at)
+    await add_input(
+        connection,
+        run_id,
+        turn.invocation_id,
+        turn.input_id,
+        turn.content,
+        opens=True,
+        is_first=is_new,
+        at=turn.at,
+    )
 
 
 async def _accepted_before(connection: AsyncConnection, run: Run, turn: NewTurn) -> Accepted | None:
