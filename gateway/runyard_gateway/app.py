@@ -30,7 +30,7 @@ from runyard_gateway.routes.probes import probes
 from runyard_gateway.server import DrainingServer, listen
 from runyard_gateway.watcher import Watcher
 
-POOL_SIZE = 15
+POOL_SIZE = 10
 """Database links. None is held while an answer streams or waits."""
 
 EXPOSED_HEADERS = ("X-Stream-Id", "X-Run-Id", "X-Request-Id", "Location", "Retry-After")

@@ -38,7 +38,7 @@ from runyard_workers.services import Services
 from runyard_workers.slots import SlotPool
 from runyard_workers.threads import ToolThreads
 
-POOL_SIZE = 10
+POOL_SIZE = 8
 """Database links. A run holds one for the moment of a transaction, never while a model or a tool works."""
 
 TICK_S = 1.0
