@@ -29,7 +29,10 @@ ROUNDS_A_BEAT = 2
 """A beat every 2 s; a look at the other workers every second."""
 
 STATEMENT_TIMEOUT_MS = 2_000
-STUCK_LOOP_S = 60.0
+STUCK_ROUNDS = 60
+"""Without a turn of the event loop in so many rounds the process ends. Rounds, not seconds: a process that was frozen
+for minutes, by a debugger or a paused container, is not stuck when it goes on."""
+
 STUCK_EXIT_CODE = 70  # EX_SOFTWARE, sysexits.h
 SEE_MANIFESTS_S = 3_600.0
 
@@ -64,7 +67,8 @@ class Beat:
         self._deaths = DeathWatch(self._engine)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="beat", daemon=True)
-        self._last_tick = time.monotonic()
+        self._ticked = threading.Event()
+        self._rounds_without_tick = 0
         self._manifests_seen_at = 0.0
         self.worker_id: WorkerId
 
@@ -82,7 +86,7 @@ class Beat:
 
     def tick(self) -> None:
         """The event loop turns; called on it every second."""
-        self._last_tick = time.monotonic()
+        self._ticked.set()
 
     def stop(self) -> None:
         """End the beat and delete the row; the worker holds no run any more. Blocks for a few seconds at most."""
@@ -106,15 +110,13 @@ class Beat:
         log.info("worker registered", worker_id=self.worker_id, agents=sorted(registration.manifests))
 
     def _run(self) -> None:
-        rounds = itertools.count(1)
-        while not self._stop.wait(ROUND_S):
-            now = time.monotonic()
-            if now - self._last_tick > STUCK_LOOP_S:
-                log.critical("event loop is stuck: the process ends", worker_id=self.worker_id)
-                os._exit(STUCK_EXIT_CODE)
+        for number in itertools.count(1):
+            if self._stop.wait(ROUND_S):
+                return
+            self._end_if_stuck()
             try:
-                if next(rounds) % ROUNDS_A_BEAT == 0:
-                    self._beat_once(now)
+                if number % ROUNDS_A_BEAT == 0:
+                    self._beat_once(time.monotonic())
                 if given_back := self._deaths.pass_round(self.worker_id):
                     self._on_loop(self._on_given_back, given_back)
             except sa.exc.DBAPIError as error:
@@ -124,6 +126,13 @@ class Beat:
                 # Without this thread the process would start nothing any more, and nobody would end it.
                 self._deaths.deaf()
                 log.exception("beat failed unexpectedly", worker_id=self.worker_id)
+
+    def _end_if_stuck(self) -> None:
+        self._rounds_without_tick = 0 if self._ticked.is_set() else self._rounds_without_tick + 1
+        self._ticked.clear()
+        if self._rounds_without_tick >= STUCK_ROUNDS:
+            log.critical("event loop is stuck: the process ends", worker_id=self.worker_id)
+            os._exit(STUCK_EXIT_CODE)
 
     def _beat_once(self, now: float) -> None:
         try:
