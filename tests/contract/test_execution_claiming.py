@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from tests.contract import store
-from tests.contract.worker import GUARD_S, Worker, give_back_all
+from tests.contract.crew import give_back_all
+from tests.contract.worker import GUARD_S, Worker
 from tests.fakes.databases import Fault
 from tests.fakes.provider import says
 from tests.fakes.publisher import FakePublisher

@@ -3,15 +3,14 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from tests.contract import store
-from tests.contract.worker import GUARD_S, Worker, give_back_all
+from tests.contract.crew import Crew, give_back_all, own, reached
+from tests.contract.worker import GUARD_S, Worker
 from tests.fakes.provider import asks, says
-from tests.fakes.publisher import FakePublisher
 from tests.fakes.rows import text, tool_use
 
 from runyard import RunContext, tool
@@ -19,40 +18,11 @@ from runyard.blocks import INTERRUPTED
 from runyard.db import boundaries, claims, turns
 from runyard.db.claims import Claim
 from runyard.db.tables import agent_invocations
-from runyard.db.workers import OwnRun
 from runyard.runs import CallState, RunStatus
 from runyard_workers.liveness import Liveness
 from runyard_workers.providers.model import TextDelta
-from runyard_workers.runner import Runner
-from runyard_workers.slots import SlotPool
 
 pytestmark = pytest.mark.anyio
-
-
-@dataclass(kw_only=True)
-class Crew:
-    """A runner with two slots, on a worker's core."""
-
-    worker: Worker
-    slots: SlotPool = field(default_factory=lambda: SlotPool(2))
-    publisher: FakePublisher = field(default_factory=FakePublisher)
-
-    def __post_init__(self) -> None:
-        self.slots.open()
-        self.runner = Runner(self.worker.services, self.slots, self.publisher)
-
-    def start(self, claim: Claim) -> None:
-        assert self.slots.reserve(0)
-        self.runner.start(claim)
-
-    async def left(self) -> None:
-        """Until no run is here any more, and its slot is free."""
-        async with asyncio.timeout(GUARD_S):
-            while tasks := list(self.runner._tasks.values()):
-                await asyncio.wait(tasks)
-        assert [self.slots.reserve(0), self.slots.reserve(0)] == [True, True]
-        self.slots.release()
-        self.slots.release()
 
 
 @pytest.fixture
@@ -67,17 +37,6 @@ async def give_back(worker: Worker, claim: Claim) -> Claim:
     """As a worker's death does; the run as the next worker claims it."""
     await worker.database.write(claims.give_back, claim.run.id, claim.run.generation)
     return await worker.claim_queued()
-
-
-def own(claim: Claim, *, taken_over: bool = False) -> list[OwnRun]:
-    """What a beat reads of a claimed run."""
-    generation = claim.run.generation + (2 if taken_over else 0)
-    return [OwnRun(id=claim.run.id, generation=generation, cancel_requested=False)]
-
-
-async def reached(event: asyncio.Event) -> None:
-    async with asyncio.timeout(GUARD_S):
-        await event.wait()
 
 
 async def test_a_model_call_that_is_given_back_is_made_anew(worker: Worker) -> None:

@@ -35,7 +35,6 @@ from runyard_workers.closer import Closer
 from runyard_workers.execution import Execution
 from runyard_workers.flusher import Flusher
 from runyard_workers.liveness import Liveness
-from runyard_workers.runner import Runner
 from runyard_workers.services import Services
 from runyard_workers.threads import ToolThreads
 from runyard_workers.transcript import request_messages
@@ -181,13 +180,6 @@ async def opened(database_url: str, client: Redis, prefix: str) -> AsyncIterator
 async def empty(connection: AsyncConnection) -> None:
     for table in reversed(metadata.sorted_tables):
         await connection.execute(sa.delete(table))
-
-
-async def give_back_all(runner: Runner) -> None:
-    """As on a second signal: wherever the runs are."""
-    hurry = asyncio.Event()
-    hurry.set()
-    await runner.hand_over_all(0, hurry)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from runyard.blocks import INTERRUPTED
 from runyard.db.records import Call
 from runyard.ids import InvocationId
 from runyard.runs import CallState
+from runyard_workers import calls
 from runyard_workers.calls import Batch, CallOutcome, ReadyCall, plan_batch, run_group
 from runyard_workers.results import ToolResult, error_result
 from runyard_workers.threads import ToolThreads
@@ -394,6 +395,54 @@ async def test_dropping_a_group_cancels_what_runs(block: threading.Event) -> Non
     async with asyncio.timeout(GUARD_S):
         await ended.wait()
     assert run_context.cancelled.is_set()
+    assert await result_of(tool(name="next")(lambda: "served"), threads=threads) == ToolResult(content="served")
+
+
+@pytest.mark.usefixtures("nothing_left")
+async def test_tools_of_a_cancelled_run_are_told_and_their_results_count() -> None:
+    cancelled, told = asyncio.Event(), []
+
+    @tool
+    async def patient(ctx: RunContext) -> str:
+        cancelled.set()
+        await ctx.cancelled.wait()
+        told.append(ctx.call_id)
+        return "half of it"
+
+    group = run_group(ready(patient, patient), ToolThreads(1), lambda call: context(call.call_id), cancelled)
+    async with asyncio.timeout(GUARD_S), contextlib.aclosing(group) as running:
+        found = {outcome.index: outcome.result async for outcome in running}
+    assert found == {0: ToolResult(content="half of it"), 1: ToolResult(content="half of it")}
+    assert sorted(told) == ["toolu_0", "toolu_1"]
+
+
+@pytest.mark.usefixtures("nothing_left")
+async def test_tools_that_ignore_a_cancel_are_left_behind_together(
+    block: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that ends meanwhile gives the others no more time."""
+    monkeypatch.setattr(calls, "CANCEL_GRACE_S", 0)
+    cancelled = asyncio.Event()
+
+    @tool
+    async def ends(ctx: RunContext) -> str:
+        await ctx.cancelled.wait()
+        return "in time"
+
+    @tool
+    async def ignores() -> None:
+        cancelled.set()
+        await asyncio.Event().wait()
+
+    @tool
+    def blocks() -> None:
+        block.wait(GUARD_S)
+
+    threads = ToolThreads(1)
+    group = run_group(ready(ignores, blocks, ends), threads, lambda call: context(call.call_id), cancelled)
+    async with asyncio.timeout(GUARD_S), contextlib.aclosing(group) as running:
+        found = {outcome.index: outcome.result async for outcome in running}
+    assert (found[0], found[1]) == (error_result(INTERRUPTED), error_result(INTERRUPTED))
     assert await result_of(tool(name="next")(lambda: "served"), threads=threads) == ToolResult(content="served")
 
 

@@ -20,8 +20,13 @@ def act(ctx: RunContext, effect: str) -> None:
         os.close(file)
 
 
+def reach(gate: str) -> None:
+    """Tell the test that the tool is here."""
+    (FOLDER / f"reached-{gate}").touch()
+
+
 async def wait_at(gate: str) -> None:
     """Until a test opens the gate."""
-    (FOLDER / f"reached-{gate}").touch()
+    reach(gate)
     while not (FOLDER / f"gate-{gate}").exists():  # noqa: ASYNC110 - a test sets no event in this process
         await asyncio.sleep(POLL_S)

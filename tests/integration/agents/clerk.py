@@ -2,7 +2,7 @@
 
 import time
 
-from runyard_agents._outside import act, wait_at
+from runyard_agents._outside import act, reach, wait_at
 
 from runyard import RunContext, agent, tool
 
@@ -30,6 +30,15 @@ async def hold(ctx: RunContext, gate: str) -> str:
 
 
 @tool
+async def attend(ctx: RunContext, gate: str) -> str:
+    """Wait until somebody stops the run."""
+    act(ctx, f"attend {gate}")
+    reach(gate)
+    await ctx.cancelled.wait()
+    return "stopped early"
+
+
+@tool
 async def narrate(ctx: RunContext, parts: list[str]) -> str:
     """Show the readers what goes on."""
     for part in parts:
@@ -51,4 +60,4 @@ def nap(seconds: float) -> str:
     return "awake"
 
 
-clerk = agent(system="You keep the books.", tools=[charge, look_up, hold, narrate, explode, nap])
+clerk = agent(system="You keep the books.", tools=[charge, look_up, hold, attend, narrate, explode, nap])
