@@ -106,18 +106,6 @@ async def test_at_a_tool_boundary_results_lead_in_the_order_of_the_calls(worker:
     assert settled.order.index("steered") > settled.order.index("tool")
 
 
-async def test_a_cut_turn_is_answered_before_the_input(worker: Worker) -> None:
-    """loop.md G9: a call that does not run, and an input behind it."""
-    cut = asks(tool_use("toolu_1", "work"), stop_reason="max_tokens")
-    worker.script(cut, says("Done."))
-    claim = await worker.claim(content="go")
-    worker.database.before[boundaries.end_turn] = steering(worker, claim, "wait")
-    settled = (await worker.execute(claim)).check()
-    (_, answered) = user_turns(settled)
-    assert [block["type"] for block in answered] == ["tool_result", "text"]
-    assert (settled.results[0]["is_error"], settled.result["text"]) == (True, "Done.")
-
-
 async def test_an_empty_answer_and_an_input_are_no_empty_message(worker: Worker) -> None:
     """loop.md G8, G10: two user rows then, one turn in the request."""
     worker.script([turn()])
