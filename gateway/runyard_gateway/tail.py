@@ -1,6 +1,7 @@
 """One reader's place in one stream: pulls what is pending after its cursor, and holds nothing but the cursor."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from enum import StrEnum
 
@@ -50,6 +51,9 @@ class Tail:
             raise _gone(info.first)
         if info.state is StreamState.CLOSED and cursor >= info.last:
             return Position.ENDED
+        self._window.learn(
+            info, time.monotonic()
+        )  # what is stored can be read at once, while the subscription is still on its way
         return Position.READABLE
 
     async def pull(self, cursor: int, timeout_s: float) -> Chunk:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -39,6 +40,17 @@ class Manifest:
     manifest: dict[str, object]
     first_seen: int
     last_seen: int
+
+
+# Each reader of a stream and each wait for a result begins with these.
+_owned_invocations = (
+    sa.select(agent_invocations)
+    .join(agent_runs)
+    .where(agent_runs.c.tenant_id == sa.bindparam("tenant"), agent_runs.c.user_id == sa.bindparam("user"))
+)
+_invocation_by_id = _owned_invocations.where(agent_invocations.c.id == sa.bindparam("key"))
+_invocation_by_stream = _owned_invocations.where(agent_invocations.c.stream_id == sa.bindparam("key"))
+_run_by_id = sa.select(agent_runs).where(agent_runs.c.id == sa.bindparam("run"))
 
 
 def _owned(owner: Owner) -> sa.ColumnElement[bool]:
@@ -111,25 +123,24 @@ async def messages_of(
 
 
 async def invocation_of(connection: AsyncConnection, invocation_id: str, owner: Owner) -> tuple[Invocation, Run] | None:
-    return await _invocation_where(connection, agent_invocations.c.id == invocation_id, owner)
+    return await _owned_invocation(connection, _invocation_by_id, invocation_id, owner)
 
 
 async def invocation_of_stream(
     connection: AsyncConnection, stream_id: str, owner: Owner
 ) -> tuple[Invocation, Run] | None:
-    return await _invocation_where(connection, agent_invocations.c.stream_id == stream_id, owner)
+    return await _owned_invocation(connection, _invocation_by_stream, stream_id, owner)
 
 
-async def _invocation_where(
-    connection: AsyncConnection, condition: sa.ColumnElement[bool], owner: Owner
+async def _owned_invocation(
+    connection: AsyncConnection, statement: sa.Select[Any], key: str, owner: Owner
 ) -> tuple[Invocation, Run] | None:
-    row = (
-        await connection.execute(sa.select(agent_invocations).join(agent_runs).where(condition, _owned(owner)))
-    ).one_or_none()
+    parameters = {"key": key, "tenant": owner.tenant_id, "user": owner.user_id}
+    row = (await connection.execute(statement, parameters)).one_or_none()
     if row is None:
         return None
     invocation = Invocation(**row._mapping)
-    run = (await connection.execute(sa.select(agent_runs).where(agent_runs.c.id == invocation.run_id))).one()
+    run = (await connection.execute(_run_by_id, {"run": invocation.run_id})).one()
     return invocation, Run(**run._mapping)
 
 
