@@ -39,7 +39,8 @@ async def measure(*, quick: bool) -> Section:
     with postgres_redis() as stack:
         async with running(stack) as system:
             for in_flight in IN_FLIGHT:
-                figures += await _in_flight(system, in_flight, runs=runs if in_flight > 1 else runs // 4, rounds=rounds)
+                count = runs if in_flight > 1 else runs // 4
+                figures += await _figures(system, f"{in_flight} in flight", in_flight, runs=count, rounds=rounds)
     return Section(
         name="throughput",
         title="Runs end to end, one gateway and one worker process, Postgres + Redis",
@@ -53,7 +54,7 @@ async def measure_workers(*, quick: bool) -> Section:
     for workers in WORKERS:
         with postgres_redis() as stack:
             async with running(stack, workers=workers) as system:
-                figures += await _in_flight(system, CROWD, runs=runs, rounds=rounds, crew=workers)
+                figures += await _figures(system, f"{workers} worker processes", CROWD, runs=runs, rounds=rounds)
     return Section(
         name="workers",
         title=f"Runs end to end at {CROWD} in flight by worker processes (all on this machine's cores)",
@@ -61,7 +62,7 @@ async def measure_workers(*, quick: bool) -> Section:
     )
 
 
-async def _in_flight(system: System, in_flight: int, *, runs: int, rounds: int, crew: int = 1) -> list[Figure]:
+async def _figures(system: System, name: str, in_flight: int, *, runs: int, rounds: int) -> list[Figure]:
     callers = [await system.caller() for _ in range(in_flight)]
     model = ModelCaller(system.standin_url)
     batches: list[Batch] = []
@@ -72,7 +73,6 @@ async def _in_flight(system: System, in_flight: int, *, runs: int, rounds: int, 
     await model.close()
     for caller in callers:
         caller.close()
-    name = f"{in_flight} in flight" if crew == 1 else f"{crew} worker processes"
     gateway_ms = median([batch.gateway_ms for batch in batches])
     worker_ms = median([batch.worker_ms for batch in batches])
     return [
@@ -81,7 +81,7 @@ async def _in_flight(system: System, in_flight: int, *, runs: int, rounds: int, 
             value=median([batch.runs_per_s for batch in batches]),
             unit="/s",
             floor=Floor(what="httpx2 reading the stand-in", value=median([floor.calls_per_s for floor in floors])),
-            targets=RUNS_PER_S if in_flight > 1 and crew == 1 else (),
+            targets=RUNS_PER_S if in_flight > 1 else (),
         ),
         Figure(
             name=f"{name}: CPU per run, gateway + worker",
