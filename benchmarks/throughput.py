@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 
 from benchmarks.floors.model_calls import Calls, ModelCaller
-from benchmarks.report import Figure, Floor, Section
+from benchmarks.report import Figure, Floor, Section, Target
 from benchmarks.samples import median
 from benchmarks.stacks import postgres_redis
 from benchmarks.system import System, run, running
@@ -40,7 +40,10 @@ async def measure(*, quick: bool) -> Section:
         async with running(stack) as system:
             for in_flight in IN_FLIGHT:
                 count = runs if in_flight > 1 else runs // 4
-                figures += await _figures(system, f"{in_flight} in flight", in_flight, runs=count, rounds=rounds)
+                targets = RUNS_PER_S if in_flight > 1 else ()
+                figures += await _figures(
+                    system, f"{in_flight} in flight", in_flight, runs=count, rounds=rounds, targets=targets
+                )
     return Section(
         name="throughput",
         title="Runs end to end, one gateway and one worker process, Postgres + Redis",
@@ -62,7 +65,9 @@ async def measure_workers(*, quick: bool) -> Section:
     )
 
 
-async def _figures(system: System, name: str, in_flight: int, *, runs: int, rounds: int) -> list[Figure]:
+async def _figures(
+    system: System, name: str, in_flight: int, *, runs: int, rounds: int, targets: tuple[Target, ...] = ()
+) -> list[Figure]:
     callers = [await system.caller() for _ in range(in_flight)]
     model = ModelCaller(system.standin_url)
     batches: list[Batch] = []
@@ -81,7 +86,7 @@ async def _figures(system: System, name: str, in_flight: int, *, runs: int, roun
             value=median([batch.runs_per_s for batch in batches]),
             unit="/s",
             floor=Floor(what="httpx2 reading the stand-in", value=median([floor.calls_per_s for floor in floors])),
-            targets=RUNS_PER_S if in_flight > 1 else (),
+            targets=targets,
         ),
         Figure(
             name=f"{name}: CPU per run, gateway + worker",
