@@ -62,14 +62,17 @@ class Crew:
         rows = self._stack.execute("SELECT id, worker_id FROM agent_runs WHERE status = 'running'")
         return {run_id for run_id, worker_id in rows if worker_id in lives(worker)}
 
-    async def leave(self) -> None:
-        """Ask all to leave, and look back: they did so by themselves, and nobody who lived was taken for dead."""
-        staying = [worker for worker in self.workers if worker.exit_code is None]
-        for worker in staying:
+    async def retire(self, *workers: Process) -> None:
+        """Ask them to leave; they do so by themselves, and have nothing to complain of."""
+        for worker in workers:
             worker.send(signal.SIGTERM)
-        for worker in staying:
+        for worker in workers:
             assert await worker.exited() == 0
             assert worker.complaints() == []
+
+    async def leave(self) -> None:
+        """All who are left retire; looking back, nobody who lived was taken for dead."""
+        await self.retire(*(worker for worker in self.workers if worker.exit_code is None))
         silenced = {life for worker in self._silenced for life in lives(worker)}
         assert {burial["dead_worker_id"] for burial in self.burials()} <= silenced
         for worker in self.workers:

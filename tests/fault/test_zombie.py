@@ -13,7 +13,7 @@ from tests.fault.crew import Crew
 from tests.fault.readers import run_of
 from tests.integration.processes import GUARD_S, eventually
 from tests.integration.stack import Stack
-from tests.standin import calls, hold, says
+from tests.standin import Answer, calls, hold, says
 
 pytestmark = [pytest.mark.anyio, on_redis]
 
@@ -29,21 +29,24 @@ TABLES = {
 
 async def test_a_worker_that_wakes_up_in_its_grave_writes_nothing(stack: Stack, crew: Crew, unique: str) -> None:
     api = stack.gateway.user()
+    dead, living = stack.standin.gate(f"{unique}-dead"), stack.standin.gate(f"{unique}-living")
+    says_the_dead = says("The dead ", "speak", hold(dead.name), ", and go on.")
     async with AsyncExitStack() as readers:
+
+        async def begin(kind: str, number: int, *scripts: Answer) -> Reading:
+            stack.standin.answers(*scripts, contains=f"<{kind} {number}>")
+            return await readers.enter_async_context(api.streaming("mortal", f"<{kind} {number}>"))
+
         [zombie] = await crew.join()
-        talking, working = [], []
+        talking, working, unfinished = [], [], []
         for number in range(RUNS_OF_A_KIND):
-            stack.standin.answers(
-                says("The dead ", "speak", hold(unique), ", and go on."),
-                says("The living speak."),
-                contains=f"<talk {number}>",
+            talking.append(await begin("talk", number, says_the_dead, says("The living speak.")))
+            working.append(await begin("work", number, calls("wait", {"gate": unique}), says("It may have acted.")))
+            unfinished.append(
+                await begin("unfinished", number, says_the_dead, says("The living ", hold(living.name), "speak."))
             )
-            stack.standin.answers(
-                calls("wait", {"gate": unique}), says("It may have acted."), contains=f"<work {number}>"
-            )
-            talking.append(await readers.enter_async_context(api.streaming("mortal", f"<talk {number}>")))
-            working.append(await readers.enter_async_context(api.streaming("mortal", f"<work {number}>")))
-        for reading in talking:
+        every = [*talking, *working, *unfinished]
+        for reading in [*talking, *unfinished]:
             await reading.until_text("The dead speak")
         for reading in working:
             await at_work(stack, reading)
@@ -52,20 +55,24 @@ async def test_a_worker_that_wakes_up_in_its_grave_writes_nothing(stack: Stack, 
         await crew.join()
         for reading in [*talking, *working]:
             await reading.rest(guard_s=GUARD_S)
-        await all_closed(stack)
-        before = everything(stack, [*talking, *working])
+            await closed(stack, reading)
+        for reading in unfinished:
+            await reading.until(lambda event: event.data == "The living ", guard_s=GUARD_S)
+        before = everything(stack, every)
 
         stack.open_gate(unique)
-        stack.standin.gate(unique).release()
+        dead.release()
         crew.thaw(zombie)
         await crew.born_again(zombie)
-        await crew.leave()
-        assert everything(stack, [*talking, *working]) == before
+        await crew.retire(zombie)
+        assert everything(stack, every) == before
 
-        for reading in [*talking, *working]:
+        living.release()
+        for reading in every:
+            await reading.rest()
             assert [event.seq for event in reading.events] == list(range(1, len(reading.events) + 1))
             assert sum(map(is_terminal, reading.events)) == 1
-        for reading in talking:
+        for reading in [*talking, *unfinished]:
             account = await account_of(stack, api, run_of(reading))
             assert reading.text == account.text == "The living speak."
             assert account.deaths == [[]]
@@ -81,9 +88,10 @@ async def at_work(stack: Stack, reading: Reading) -> None:
     await eventually(lambda: stack.effects(run_of(reading)), "tool at work")
 
 
-async def all_closed(stack: Stack) -> None:
-    open_streams = "SELECT id FROM agent_invocations WHERE NOT stream_closed"
-    await eventually(lambda: not stack.execute(open_streams), "close of every stream")
+async def closed(stack: Stack, reading: Reading) -> None:
+    """The row says so too, which comes a moment later."""
+    query = "SELECT id FROM agent_invocations WHERE run_id = :run AND stream_closed"
+    await eventually(lambda: stack.execute(query, run=run_of(reading)), "closed stream")
 
 
 def everything(stack: Stack, readings: Sequence[Reading]) -> dict[str, Any]:
