@@ -342,6 +342,7 @@ async def test_a_killed_subscription_is_invisible_to_readers(streams: Streams) -
 async def test_readers_and_kills_and_a_writer_at_once(streams: Streams) -> None:
     """50 reconnects at random while a writer writes and the subscription is killed: each frame once, one end."""
     rng = random.Random(7)
+    reconnected = asyncio.Event()
 
     async def write() -> None:
         for number in range(150):
@@ -351,6 +352,7 @@ async def test_readers_and_kills_and_a_writer_at_once(streams: Streams) -> None:
             if number % 15 == 0:
                 await streams.kill_subscription()
             await asyncio.sleep(rng.random() * 0.004)
+        await reconnected.wait()
         await streams.close()
 
     writing = asyncio.create_task(write())
@@ -360,6 +362,8 @@ async def test_readers_and_kills_and_a_writer_at_once(streams: Streams) -> None:
         async with streams.hub.watch(SID) as tail:
             pulls = rng.randint(0, 3) if reconnects < 50 else 10**9
             reconnects += 1
+            if reconnects > 50:
+                reconnected.set()
             while pulls and not ended:
                 pulls -= 1
                 chunk = await tail.pull(cursor, rng.choice([0.001, 1.0]))
