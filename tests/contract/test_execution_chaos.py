@@ -18,9 +18,9 @@ from runyard.db import boundaries, claims, turns
 from runyard.db.records import Run
 from runyard.errors import GenerationLost
 from runyard.runs import RunStatus
+from runyard.transcript import INTERRUPTED
 from runyard_workers import output
 from runyard_workers.stream_writer import StreamWriter
-from runyard_workers.transcript import INTERRUPTED
 
 pytestmark = pytest.mark.anyio
 

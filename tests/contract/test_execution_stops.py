@@ -15,9 +15,9 @@ from runyard.authoring.agents import agent
 from runyard.db import claims, turns
 from runyard.errors import HandOver
 from runyard.runs import RunStatus
+from runyard.transcript import request_messages
 from runyard_workers.continuations import CUT_TURNS_MAX, PAUSES_MAX
 from runyard_workers.providers.model import TextDelta, Usage
-from runyard_workers.transcript import request_messages
 
 pytestmark = pytest.mark.anyio
 

@@ -33,7 +33,7 @@ from runyard.ids import WorkerId
 from runyard.lifecycle.accept import Accepted, accept_turn
 from runyard.lifecycle.cancelling import Cancelled, cancel_run
 from runyard.runs import RunStatus
-from runyard_workers.transcript import request_messages
+from runyard.transcript import request_messages
 
 pytestmark = pytest.mark.anyio
 

@@ -30,6 +30,7 @@ from runyard.frames import Frame, FrameEvent, answer_text
 from runyard.ids import RunId
 from runyard.streams.ops import Answer, Op
 from runyard.streams.store import FrameStore
+from runyard.transcript import request_messages
 from runyard_workers.catalog import Catalog, LoadedAgent
 from runyard_workers.closer import Closer
 from runyard_workers.execution import Execution
@@ -37,7 +38,6 @@ from runyard_workers.flusher import Flusher
 from runyard_workers.liveness import Liveness
 from runyard_workers.services import Services
 from runyard_workers.threads import ToolThreads
-from runyard_workers.transcript import request_messages
 
 GUARD_S = 30.0
 """How long a test waits for what must come."""

@@ -10,7 +10,7 @@ from tests.fakes.rows import rows, text, thinking, tool_use
 from tests.standin import validate_transcript
 
 from runyard.blocks import INTERRUPTED, call_ids, text_of, tool_result, tool_uses
-from runyard_workers.transcript import request_messages
+from runyard.transcript import request_messages
 
 ANSWER = [text("Found 3 hits.")]
 BLANK = st.sampled_from(["", " ", "\n\t ", "\u2003"])

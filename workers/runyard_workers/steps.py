@@ -11,6 +11,7 @@ from runyard.db.records import Message
 from runyard.db.transcripts import AssistantTurn
 from runyard.errors import MaxSteps
 from runyard.runs import FinishReason
+from runyard.transcript import request_messages
 from runyard_workers.attempts import Asked, Attempts
 from runyard_workers.contexts import Contexts
 from runyard_workers.output import Output
@@ -19,7 +20,6 @@ from runyard_workers.progress import Progress
 from runyard_workers.prompts import system_prompt
 from runyard_workers.providers.model import ModelRequest
 from runyard_workers.services import Services
-from runyard_workers.transcript import request_messages
 from runyard_workers.turn import ModelCall, StreamedTurn
 
 

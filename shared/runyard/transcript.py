@@ -5,15 +5,24 @@ very next user message, results come before text, no text block is blank, no tur
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from runyard.blocks import INTERRUPTED, Block, Content, as_blocks, call_ids, tool_result, tool_uses
-from runyard.db.records import Message
 
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
-def request_messages(rows: Iterable[Message]) -> list[dict[str, Any]]:
+class Row(Protocol):
+    """As much of a stored row as a request is built from (`runyard.db.records.Message`)."""
+
+    @property
+    def role(self) -> str: ...
+
+    @property
+    def content(self) -> Content: ...
+
+
+def request_messages(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """Messages as the model's API takes them: `[{"role": "user", "content": "hi"}, ...]`."""
     turns = _merged((row.role, _sendable(row.content)) for row in rows)
     turns = _merged(_without_open_server_calls(turns))
