@@ -13,6 +13,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from runyard.errors import StartError
+from runyard.names import PART, PART_RULE
 
 Names = Annotated[tuple[str, ...], NoDecode]
 """A comma-separated list: `default,bulk`."""
@@ -90,6 +91,15 @@ class Settings(DatabaseSettings):
     def _some_queue(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value:
             raise ValueError("names no queue")
+        if wrong := [name for name in value if PART.fullmatch(name) is None]:
+            raise ValueError(f"a queue's name must be {PART_RULE}: not {wrong[0]!r}")
+        return value
+
+    @field_validator("prefix")
+    @classmethod
+    def _part_of_names(cls, value: str) -> str:
+        if PART.fullmatch(value) is None:
+            raise ValueError(f"must be {PART_RULE}")
         return value
 
     @field_validator("redis_url")

@@ -3,7 +3,6 @@
 import copy
 import inspect
 import json
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +13,10 @@ from runyard.authoring.context import RunContext
 from runyard.authoring.errors import AuthoringError
 from runyard.authoring.limits import positive_count, positive_seconds
 from runyard.authoring.tools import Tool
+from runyard.names import PART, PART_RULE
 
 SystemPrompt = str | Callable[[RunContext], str | Awaitable[str]]
 """A text, or a function (sync or async) that is asked before every model call."""
-
-_QUEUE_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9._-]{0,63}")
-"""dramatiq's rule for queue names; the length is ours."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,8 +96,8 @@ def agent(
         raise AuthoringError(f"{where}: auth must be 'user' or 'admin', not {auth!r}")
     if model is not None and not _is_model(model):
         raise AuthoringError(f"{where}: model must be a model's name, not {model!r}")
-    if not isinstance(queue, str) or _QUEUE_NAME.fullmatch(queue) is None:
-        raise AuthoringError(f"{where}: queue must be 1 to 64 letters, digits, '.', '_' and '-', not {queue!r}")
+    if not isinstance(queue, str) or PART.fullmatch(queue) is None:
+        raise AuthoringError(f"{where}: queue must be {PART_RULE}: not {queue!r}")
     return Agent(
         system=system,
         tools=_check_tools(where, tools),
