@@ -20,10 +20,13 @@ async def accept(gateway: Gateway, turn: NewTurn) -> Accepted:
 
     Raises:
         StoreUnavailable: nothing was stored, as far as can be told.
-        RunNotFound, AgentMismatch, RunBusy, InputQueueFull: see `accept_turn`.
+        RunNotFound, AgentMismatch, RunBusy, InputQueueFull, IdempotencyMismatch: see `accept_turn`.
     """
     accepted = await _commit(gateway, turn)
     run_id, invocation_id = accepted.run_id, accepted.invocation_id
+    if accepted.repeated:
+        log.info("call repeated", run_id=run_id, invocation_id=invocation_id)
+        return accepted
     if accepted.is_steering:
         log.info("input queued", run_id=run_id, invocation_id=invocation_id, input_id=turn.input_id)
         return accepted

@@ -33,7 +33,7 @@ from runyard_gateway.watcher import Watcher
 POOL_SIZE = 10
 """Database links. None is held while an answer streams or waits."""
 
-EXPOSED_HEADERS = ("X-Stream-Id", "X-Run-Id", "X-Request-Id", "Location", "Retry-After")
+EXPOSED_HEADERS = ("X-Stream-Id", "X-Run-Id", "X-Request-Id", "Location", "Retry-After", "Idempotent-Replayed")
 
 log = structlog.get_logger()
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from hashlib import sha256
 from typing import Annotated, Any, Literal, TypeVar
 
 import orjson
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from pydantic.alias_generators import to_camel
 from starlette.requests import Request
 
+from runyard.db.idempotency import CallKey
 from runyard.errors import InputRequired, InvalidArgs, PayloadTooLarge
 from runyard.text import clean_json, clean_text
 
@@ -20,6 +22,7 @@ NESTING_MAX = 100
 """orjson writes 254 levels, and answers wrap what a caller sent in levels of their own."""
 
 WAIT_MAX_S = 60
+CALL_KEY_MAX = 255
 
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?:$|[,;])", re.IGNORECASE)
 
@@ -192,6 +195,21 @@ def known_query(request: Request, *names: str) -> None:
     unknown = sorted(set(request.query_params) - set(names))
     if unknown:
         raise InvalidArgs(f'unknown parameter "{unknown[0]}"', fields=unknown)
+
+
+def call_key(request: Request, body: BaseModel) -> CallKey | None:
+    """The `Idempotency-Key` header with what the call says: its route and its body, however that is written.
+
+    Raises:
+        InvalidArgs: it is no key of 1 to 255 printable ASCII characters.
+    """
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return None
+    if not 1 <= len(key) <= CALL_KEY_MAX or not (key.isascii() and key.isprintable()):
+        raise InvalidArgs(f"Idempotency-Key must be 1 to {CALL_KEY_MAX} printable ASCII characters")
+    said = [request.method, request.url.path, body.model_dump(by_alias=True, exclude_unset=True)]
+    return CallKey(key=key, request_hash=sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest())
 
 
 def wait_s(request: Request) -> int | None:

@@ -1,7 +1,7 @@
 """The answer that streams: replay from a cursor, then the tail, to the terminal frame."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.types import Receive, Scope, Send
 
@@ -63,6 +63,7 @@ class ResumedStream:
     invocation: Invocation
     cursor: int | None
     request_id: str
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers 204 at the tip of a stream that has ended, so that an EventSource stops.
@@ -70,7 +71,7 @@ class ResumedStream:
         Raises:
             StreamGone: before the answer begins: frames after the cursor were dropped.
         """
-        headers = _headers(self.invocation.stream_id, {})
+        headers = _headers(self.invocation.stream_id, self.headers)
         async with self.gateway.hub.watch(self.invocation.stream_id) as tail:
             position, cursor, frames = await self._seek(tail)
             if position is Position.ENDED:

@@ -122,6 +122,13 @@ class InputQueueFull(CallerError):
     retryable = True
 
 
+class IdempotencyMismatch(CallerError):
+    """The key belongs to an earlier call that said something else."""
+
+    code = "IDEMPOTENCY_MISMATCH"
+    status = 409
+
+
 class RunBusy(CallerError):
     code = "RUN_BUSY"
     status = 409

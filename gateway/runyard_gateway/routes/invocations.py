@@ -1,5 +1,6 @@
 """Calls on a run: `POST /v1/agents/{agent}/runs` starts one, the others tell what became of it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from starlette.requests import Request
@@ -8,7 +9,7 @@ from starlette.types import ASGIApp
 from runyard.clock import now_ms
 from runyard.db import reads
 from runyard.errors import InvalidArgs, ModelNotAllowed, RunNotFound
-from runyard.ids import new_input_id, new_invocation_id, new_run_id, new_stream_id
+from runyard.ids import InvocationId, new_input_id, new_invocation_id, new_run_id, new_stream_id
 from runyard.lifecycle.accept import NewTurn
 from runyard_gateway import paging, waiting
 from runyard_gateway.accepting import accept
@@ -17,10 +18,20 @@ from runyard_gateway.directory import KnownAgent
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.gateway import Gateway, Operation
 from runyard_gateway.principal import Principal
-from runyard_gateway.requests import ContinueRun, StartRun, known_query, query_int, read_body, wait_s, wants
+from runyard_gateway.requests import (
+    ContinueRun,
+    StartRun,
+    call_key,
+    cursor_of,
+    known_query,
+    query_int,
+    read_body,
+    wait_s,
+    wants,
+)
 from runyard_gateway.routes.agents import callable_agent
 from runyard_gateway.routes.runs import RUNS_DEFAULT, RUNS_MAX, run_not_found, time_position
-from runyard_gateway.streaming import NewStream
+from runyard_gateway.streaming import NewStream, ResumedStream
 from runyard_gateway.views import accepted_view, invocation_view, step_records
 
 UNKNOWN_INVOCATION = "Invocation not found"
@@ -47,16 +58,21 @@ async def answer_call(gateway: Gateway, request: Request, principal: Principal, 
     seconds = wait_s(request)
     accepted = await accept(gateway, turn)
     location = f"/v1/invocations/{accepted.invocation_id}"
-    receipt = {"runId": accepted.run_id, "queued": accepted.queued, "inputId": turn.input_id}
+    receipt = {"runId": accepted.run_id, "queued": accepted.queued, "inputId": accepted.input_id}
+    headers = {"X-Run-Id": accepted.run_id, "Location": location}
+    if accepted.repeated:
+        headers["Idempotent-Replayed"] = "true"
     if wants(request) == "stream":
+        if accepted.repeated:
+            return await stream_again(gateway, request, principal, accepted.invocation_id, headers)
         return NewStream(
             gateway=gateway,
             stream_id=accepted.stream_id,
             request_id=turn.request_id,
-            headers={"X-Run-Id": accepted.run_id, "Location": location},
+            headers=headers,
             receipt=receipt if accepted.is_steering else None,
         )
-    headers = {"Location": location, "X-Stream-Id": accepted.stream_id}
+    headers["X-Stream-Id"] = accepted.stream_id
     if seconds is not None:
         found = await waiting.settled(gateway, accepted.invocation_id, principal.owner, seconds)
         if found is not None:
@@ -69,6 +85,27 @@ async def answer_call(gateway: Gateway, request: Request, principal: Principal, 
         status=accepted.status,
     )
     return json_answer(view | receipt if accepted.is_steering else view, status=202, headers=headers)
+
+
+async def stream_again(
+    gateway: Gateway,
+    request: Request,
+    principal: Principal,
+    invocation_id: InvocationId,
+    headers: Mapping[str, str],
+) -> ResumedStream:
+    """The stream of a call that was accepted before, from its beginning or from the reader's cursor on."""
+    found = await gateway.database.read(reads.invocation_of, invocation_id, principal.owner)
+    if found is None:
+        raise RunNotFound(UNKNOWN_INVOCATION, invocationId=invocation_id)
+    invocation, _run = found
+    return ResumedStream(
+        gateway=gateway,
+        invocation=invocation,
+        cursor=cursor_of(request),
+        request_id=request_id_of(request),
+        headers=headers,
+    )
 
 
 def new_turn(
@@ -100,6 +137,7 @@ def new_turn(
         at=now_ms(),
         continues=continues,
         if_busy=body.if_busy or ("reject" if principal.is_service else "steer"),
+        call_key=call_key(request, body),
     )
 
 

@@ -214,3 +214,19 @@ agent_calls = sa.Table(
     sa.CheckConstraint(_one_of("state", CallState), name="state"),
 )
 """The ledger of tool calls: planned, started, finished, each committed before the next thing happens."""
+
+idempotency_keys = sa.Table(
+    "idempotency_keys",
+    metadata,
+    sa.Column("tenant_id", sa.Text, primary_key=True),
+    sa.Column("user_id", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("request_hash", sa.Text, nullable=False),
+    sa.Column("run_id", sa.Text, nullable=False),
+    sa.Column("invocation_id", sa.Text, nullable=False),
+    sa.Column("input_id", sa.Text, nullable=False),
+    sa.Column("queued", sa.Integer),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Index("ix_idempotency_keys_run", "run_id"),
+)
+"""A caller's `Idempotency-Key` and the call that it stands for. No foreign key: it is taken before its run exists."""

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runyard.db.idempotency import CallKey, KeyedCall, bind_key, take_key
 from runyard.db.inputs import add_input, check_room, replacement_of, waiting_inputs
 from runyard.db.locks import lock_owned
 from runyard.db.records import Input, Run
@@ -62,6 +63,7 @@ class NewTurn:
     session_id: str | None = None
     title: str | None = None
     metadata: dict[str, Any] | None = None
+    call_key: CallKey | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,15 +71,18 @@ class Accepted:
     """Where the input went: into a new invocation, or to one that is there (`queued`: how many inputs steer it so).
 
     `status`: of that invocation. `waits_for_end`: it is next when what runs, and is asked to stop, has ended.
+    `repeated`: nothing was stored; this is what became of an earlier call with the same key.
     """
 
     run_id: RunId
     invocation_id: InvocationId
+    input_id: InputId
     stream_id: StreamId
     session_id: str | None
     status: RunStatus = RunStatus.QUEUED
     queued: int | None = None
     waits_for_end: bool = False
+    repeated: bool = False
     ending: Ending | None = None
     """Of the stream of a queued call that this one replaced: whoever accepts owes it."""
 
@@ -100,7 +105,23 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> Accepted:
         AgentMismatch: the run belongs to another agent.
         RunBusy: an invocation is in progress, and `if_busy` is "reject".
         InputQueueFull: too much steering waits already.
+        IdempotencyMismatch: the call's key belongs to an earlier one that said something else.
     """
+    if turn.call_key is None:
+        return await _accept(connection, turn)
+    owner = {"tenant_id": turn.tenant_id, "user_id": turn.user_id}
+    keyed = KeyedCall(run_id=turn.run_id, invocation_id=turn.invocation_id, input_id=turn.input_id, queued=None)
+    earlier = await take_key(connection, turn.call_key, keyed, at=turn.at, **owner)
+    if earlier is not None:
+        return await _repeated(connection, earlier)
+    accepted = await _accept(connection, turn)
+    went = replace(keyed, run_id=accepted.run_id, invocation_id=accepted.invocation_id, queued=accepted.queued)
+    if went != keyed:
+        await bind_key(connection, turn.call_key, went, **owner)
+    return accepted
+
+
+async def _accept(connection: AsyncConnection, turn: NewTurn) -> Accepted:
     run = await _run_to_continue(connection, turn)
     if run is None:
         await _enqueue(connection, turn, turn.run_id, is_new=True)
@@ -118,7 +139,32 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> Accepted:
 
 
 def _accepted(turn: NewTurn, run_id: RunId, session_id: str | None) -> Accepted:
-    return Accepted(run_id=run_id, invocation_id=turn.invocation_id, stream_id=turn.stream_id, session_id=session_id)
+    return Accepted(
+        run_id=run_id,
+        invocation_id=turn.invocation_id,
+        input_id=turn.input_id,
+        stream_id=turn.stream_id,
+        session_id=session_id,
+    )
+
+
+async def _repeated(connection: AsyncConnection, earlier: KeyedCall) -> Accepted:
+    statement = (
+        sa.select(agent_invocations.c.stream_id, agent_invocations.c.status, agent_runs.c.session_id)
+        .join(agent_runs)
+        .where(agent_invocations.c.id == earlier.invocation_id)
+    )
+    row = (await connection.execute(statement)).one()
+    return Accepted(
+        run_id=earlier.run_id,
+        invocation_id=earlier.invocation_id,
+        input_id=earlier.input_id,
+        stream_id=row.stream_id,
+        session_id=row.session_id,
+        status=RunStatus(row.status),
+        queued=earlier.queued,
+        repeated=True,
+    )
 
 
 async def _accept_busy(connection: AsyncConnection, run: Run, turn: NewTurn) -> Accepted:
@@ -154,10 +200,12 @@ async def _steer(
     check_room(steering, turn.content)
     await add_input(connection, run.id, invocation_id, turn.input_id, turn.content, opens=False, at=turn.at)
     await _change(connection, run, last_activity_at=turn.at, **_described(turn))
-    return await _steering(connection, run, invocation_id, queued=len(steering) + 1)
+    return await _steering(connection, run, turn, invocation_id, queued=len(steering) + 1)
 
 
-async def _steering(connection: AsyncConnection, run: Run, invocation_id: InvocationId, *, queued: int) -> Accepted:
+async def _steering(
+    connection: AsyncConnection, run: Run, turn: NewTurn, invocation_id: InvocationId, *, queued: int
+) -> Accepted:
     statement = sa.select(agent_invocations.c.stream_id, agent_invocations.c.status).where(
         agent_invocations.c.id == invocation_id
     )
@@ -165,6 +213,7 @@ async def _steering(connection: AsyncConnection, run: Run, invocation_id: Invoca
     return Accepted(
         run_id=run.id,
         invocation_id=invocation_id,
+        input_id=turn.input_id,
         stream_id=row.stream_id,
         session_id=run.session_id,
         status=RunStatus(row.status),
@@ -227,7 +276,7 @@ async def _accepted_before(connection: AsyncConnection, run: Run, turn: NewTurn)
         waits = run.status in BUSY and run.invocation_id != invocation_id
         return replace(_accepted(turn, run.id, run.session_id), waits_for_end=waits)
     waiting = await waiting_inputs(connection, run.id)
-    return await _steering(connection, run, invocation_id, queued=sum(not item.opens for item in waiting))
+    return await _steering(connection, run, turn, invocation_id, queued=sum(not item.opens for item in waiting))
 
 
 async def _run_to_continue(connection: AsyncConnection, turn: NewTurn) -> Run | None:

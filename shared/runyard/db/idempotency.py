@@ -1,0 +1,106 @@
+"""`Idempotency-Key`: a call that its caller repeats, since the answer was lost, is the call that was accepted.
+
+The key is taken in the transaction that accepts the call. So a refused call takes none, and of two at once the second
+waits until the first has committed, then finds its key.
+"""
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard.db.tables import idempotency_keys
+from runyard.errors import IdempotencyMismatch
+from runyard.ids import InputId, InvocationId, RunId
+
+KEPT_MS = 24 * 3600 * 1000
+"""A key that is older is a new one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallKey:
+    """`request_hash`: of all that the call says; the same key must not come with another one."""
+
+    key: str
+    request_hash: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeyedCall:
+    """What a key stands for. `queued`: how many inputs steered the run with this one, if it did."""
+
+    run_id: RunId
+    invocation_id: InvocationId
+    input_id: InputId
+    queued: int | None
+
+
+def _take(insert: type[postgresql.Insert] | type[sqlite.Insert]) -> sa.Executable:
+    statement = insert(idempotency_keys)
+    return statement.on_conflict_do_update(
+        index_elements=list(idempotency_keys.primary_key),
+        set_={column.name: statement.excluded[column.name] for column in idempotency_keys.c if not column.primary_key},
+        where=idempotency_keys.c.created_at < sa.bindparam("expired"),
+    ).returning(idempotency_keys.c.input_id)
+
+
+_take_key = {"postgresql": _take(postgresql.Insert), "sqlite": _take(sqlite.Insert)}
+_one = sa.and_(
+    idempotency_keys.c.tenant_id == sa.bindparam("tenant"),
+    idempotency_keys.c.user_id == sa.bindparam("user"),
+    idempotency_keys.c.key == sa.bindparam("call_key"),
+)
+_find = sa.select(idempotency_keys).where(_one)
+_bind = sa.update(idempotency_keys).where(_one)
+
+
+async def take_key(
+    connection: AsyncConnection, call: CallKey, keyed: KeyedCall, *, tenant_id: str, user_id: str, at: int
+) -> KeyedCall | None:
+    """Take the key for this call; None: it is taken, now or by an earlier try of the same transaction.
+
+    Returns the earlier call that has the key.
+
+    Raises:
+        IdempotencyMismatch: the earlier call said something else.
+    """
+    row = {
+        "tenant_id": tenant_id,
+        "user_id": user_id,
+        "key": call.key,
+        "request_hash": call.request_hash,
+        "run_id": keyed.run_id,
+        "invocation_id": keyed.invocation_id,
+        "input_id": keyed.input_id,
+        "queued": keyed.queued,
+        "created_at": at,
+    }
+    taken = await connection.execute(_take_key[connection.dialect.name], row | {"expired": at - KEPT_MS})
+    if taken.one_or_none() is not None:
+        return None
+    found = (await connection.execute(_find, {"tenant": tenant_id, "user": user_id, "call_key": call.key})).one()
+    if found.input_id == keyed.input_id:
+        return None
+    if found.request_hash != call.request_hash:
+        raise IdempotencyMismatch("the Idempotency-Key belongs to an earlier call that said something else")
+    return KeyedCall(
+        run_id=found.run_id, invocation_id=found.invocation_id, input_id=found.input_id, queued=found.queued
+    )
+
+
+async def bind_key(
+    connection: AsyncConnection, call: CallKey, keyed: KeyedCall, *, tenant_id: str, user_id: str
+) -> None:
+    """Say where the input went: known only once it is accepted."""
+    await connection.execute(
+        _bind,
+        {
+            "tenant": tenant_id,
+            "user": user_id,
+            "call_key": call.key,
+            "run_id": keyed.run_id,
+            "invocation_id": keyed.invocation_id,
+            "queued": keyed.queued,
+        },
+    )
