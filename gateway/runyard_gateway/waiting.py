@@ -11,14 +11,13 @@ PAST_THE_TIP = 2**62
 """A cursor that no frame reaches: the tail wakes only when the stream ends."""
 
 
-async def settled(gateway: Gateway, invocation_id: str, owner: Owner, seconds: int) -> tuple[Invocation, Run] | None:
-    """The invocation once it is settled; None when it is not after so many seconds, or is not the caller's."""
+async def awaited(gateway: Gateway, invocation_id: str, owner: Owner, seconds: int) -> tuple[Invocation, Run] | None:
+    """The invocation as it is once it is settled, or when so many seconds are over; None: it is not the caller's."""
     deadline = time.monotonic() + seconds
     found = await gateway.database.read(reads.invocation_of, invocation_id, owner)
-    if found is None or found[0].settled_at is not None:
+    if found is None or found[0].settled_at is not None or not seconds:
         return found
     async with gateway.hub.watch(found[0].stream_id) as tail:
         while (left := deadline - time.monotonic()) > 0 and not (await tail.pull(PAST_THE_TIP, left)).ended:
             pass
-    found = await gateway.database.read(reads.invocation_of, invocation_id, owner)
-    return found if found is not None and found[0].settled_at is not None else None
+    return await gateway.database.read(reads.invocation_of, invocation_id, owner)

@@ -20,9 +20,9 @@ def terminal_payload(*, result: dict[str, Any], error: dict[str, Any] | None, re
 
 
 def failure_body(*, result: dict[str, Any], error: dict[str, Any], request_id: str) -> dict[str, Any]:
-    fields = {name: result[name] for name in ("runId", "invocationId", "streamId", "status", "steps", "usage", "cost")}
-    if "errors" in result:
-        fields["errors"] = result["errors"]
+    """The error, and of the result what a caller needs who has nothing but this frame."""
+    names = ("runId", "invocationId", "streamId", "status", "steps", "usage", "cost", "errors", "unanswered")
+    fields = {name: result[name] for name in names if name in result}
     return error_body(
         code=error["code"],
         message=error["message"],

@@ -1,5 +1,6 @@
 """`POST /v1/runs/{id}/cancel`, through real processes: what runs stops, what waits never starts, what is over stays."""
 
+import json
 from typing import Any
 
 import pytest
@@ -131,14 +132,17 @@ async def test_a_settled_run_keeps_its_status(stack: Stack) -> None:
 async def test_what_a_failed_run_left_unanswered_is_dropped(stack: Stack, unique: str) -> None:
     stack.standin.answers(says("half", hold(unique)).then(fail("invalid_request_error")))
     api = stack.gateway.user()
-    started = await api.start("talker")
-    await stack.standin.gate(unique).reached()
-    response = await api.post(f"/v1/runs/{started['runId']}/input", {"input": "wait"})
-    sent = response.json()
-    stack.standin.gate(unique).release()
-    failed = await api.settled(started["invocationId"])
+    async with api.streaming("talker") as reading:
+        await reading.until_text("half")
+        started = {"runId": reading.response.headers["x-run-id"]}
+        response = await api.post(f"/v1/runs/{started['runId']}/input", {"input": "wait"})
+        sent = response.json()
+        stack.standin.gate(unique).release()
+        events = await reading.rest()
+    failed = await api.settled(sent["invocationId"])
     assert failed["status"] == "failed"
     assert failed["unanswered"] == [{"id": sent["inputId"], "text": "wait"}]
+    assert json.loads(events[-1].data)["error"]["unanswered"] == failed["unanswered"]
     assert [item["id"] for item in (await run_of(api, started["runId"]))["pendingInput"]] == [sent["inputId"]]
     answer = await cancel(api, started["runId"])
     assert (answer["status"], [item["id"] for item in answer["dropped"]]) == ("failed", [sent["inputId"]])

@@ -3,14 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import structlog
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from runyard.clock import now_ms
 from runyard.db import reads
-from runyard.errors import InvalidArgs, ModelNotAllowed, RunNotFound
+from runyard.db.reads import Owner
+from runyard.db.records import Invocation, Run
+from runyard.errors import InvalidArgs, ModelNotAllowed, RunNotFound, StoreUnavailable
 from runyard.ids import InvocationId, new_input_id, new_invocation_id, new_run_id, new_stream_id
-from runyard.lifecycle.accept import NewTurn
+from runyard.lifecycle.accept import Accepted, NewTurn
 from runyard_gateway import paging, waiting
 from runyard_gateway.accepting import accept
 from runyard_gateway.answers import json_answer
@@ -35,6 +38,8 @@ from runyard_gateway.streaming import NewStream, ResumedStream
 from runyard_gateway.views import accepted_view, invocation_view, step_records
 
 UNKNOWN_INVOCATION = "Invocation not found"
+
+log = structlog.get_logger()
 
 
 async def start_run(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
@@ -73,18 +78,26 @@ async def answer_call(gateway: Gateway, request: Request, principal: Principal, 
             receipt=receipt if accepted.is_steering else None,
         )
     headers["X-Stream-Id"] = accepted.stream_id
-    if seconds is not None:
-        found = await waiting.settled(gateway, accepted.invocation_id, principal.owner, seconds)
-        if found is not None:
-            return json_answer(invocation_view(*found), headers=headers)
+    found = None if seconds is None else await _awaited(gateway, accepted, principal.owner, seconds)
+    if found is not None and found[0].settled_at is not None:
+        return json_answer(invocation_view(*found), headers=headers)
     view = accepted_view(
         run_id=accepted.run_id,
         session_id=accepted.session_id,
         invocation_id=accepted.invocation_id,
         stream_id=accepted.stream_id,
-        status=accepted.status,
+        status=accepted.status if found is None else found[0].status,
     )
     return json_answer(view | receipt if accepted.is_steering else view, status=202, headers=headers)
+
+
+async def _awaited(gateway: Gateway, accepted: Accepted, owner: Owner, seconds: int) -> tuple[Invocation, Run] | None:
+    """None: the database has gone since it accepted the call, which must not be told as a refusal."""
+    try:
+        return await waiting.awaited(gateway, accepted.invocation_id, owner, seconds)
+    except StoreUnavailable as error:
+        log.warning("accepted call not awaited", invocation_id=accepted.invocation_id, error=str(error))
+        return None
 
 
 async def stream_again(
@@ -149,8 +162,8 @@ async def get_invocation(gateway: Gateway, request: Request, principal: Principa
     status = 200
     found = await gateway.database.read(reads.invocation_of, invocation_id, principal.owner)
     if found is not None and seconds is not None and found[0].settled_at is None:
-        settled = await waiting.settled(gateway, invocation_id, principal.owner, seconds)
-        found, status = (settled, 200) if settled else (found, 202)
+        found = await waiting.awaited(gateway, invocation_id, principal.owner, seconds)
+        status = 202 if found is not None and found[0].settled_at is None else 200
     if found is None:
         raise RunNotFound(UNKNOWN_INVOCATION, invocationId=invocation_id)
     steps = await gateway.database.read(reads.steps_of, found[0])

@@ -1,5 +1,6 @@
 """What is done to a run while it goes on: steer it, take an input back, stop it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -11,7 +12,7 @@ from runyard.db import reads
 from runyard.db.inputs import retract_input
 from runyard.errors import RunNotFound
 from runyard.lifecycle.cancelling import Cancelled, cancel_run
-from runyard.runs import RunStatus
+from runyard.runs import BUSY, RunStatus
 from runyard.streams.cancels import tell_cancel
 from runyard_gateway import waiting
 from runyard_gateway.answers import json_answer
@@ -66,25 +67,26 @@ async def cancel(gateway: Gateway, request: Request, principal: Principal) -> AS
         await close_stream(gateway, done.ending)
         return json_answer(_view(done, done.ending.result))
     if done.status is not RunStatus.RUNNING:
-        return json_answer(_view(done, None))
+        return json_answer(_view(done, {"status": done.status}))
     log.info("cancel requested", run_id=done.run.id, invocation_id=done.run.invocation_id)
     await tell_cancel(gateway.redis, gateway.settings.prefix, done.run.id)
+    found = None
     if seconds is not None:
-        found = await waiting.settled(gateway, done.run.invocation_id, principal.owner, seconds)
-        if found is not None:
-            return json_answer(_view(done, result_view(*found)))
-    return json_answer(_view(done, None), status=202)
+        found = await waiting.awaited(gateway, done.run.invocation_id, principal.owner, seconds)
+    if found is not None and found[0].settled_at is not None:
+        return json_answer(_view(done, result_view(*found)))
+    return json_answer(_view(done, {"status": done.status if found is None else found[0].status}), status=202)
 
 
-def _view(done: Cancelled, result: dict[str, Any] | None) -> dict[str, Any]:
-    """`result` and `status` are those of the invocation that the cancel saw."""
-    status = done.status if result is None else result["status"]
+def _view(done: Cancelled, result: Mapping[str, Any]) -> dict[str, Any]:
+    """`result`: what is known of the invocation that the cancel saw, its status at least."""
+    status = result["status"]
     return {
-        **(result or {}),
+        **result,
         "runId": done.run.id,
         "invocationId": done.run.invocation_id,
         "status": status,
-        "cancelRequested": status == RunStatus.RUNNING,
+        "cancelRequested": status in BUSY,
         "cancelled": status == RunStatus.CANCELLED,
         "dropped": [input_view(item) for item in done.dropped],
     }
