@@ -1,0 +1,166 @@
+"""What a gateway answers when a part of it is away or at fault: gateways of these tests' own, which complain."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from psycopg import sql
+from tests.clients.api import Api
+from tests.databases import postgres_database, postgres_server
+from tests.integration.fixtures import on_sqlite
+from tests.integration.processes import eventually
+from tests.integration.stack import Gateway, Stack
+
+from runyard.db.migrate import upgrade
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnDatabase:
+    """On the server that all tests share, a database that this test may break."""
+
+    url: str
+
+    @property
+    def _name(self) -> sql.Identifier:
+        return sql.Identifier(str(sa.make_url(self.url).database))
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Its links are cut and new ones refused."""
+        with self._altered("ALLOW_CONNECTIONS false", "ALLOW_CONNECTIONS true"):
+            yield
+
+    @contextmanager
+    def read_only(self) -> Iterator[None]:
+        """Its links are cut and new ones cannot write, as after a failover."""
+        with self._altered("SET default_transaction_read_only = on", "RESET default_transaction_read_only"):
+            yield
+
+    @contextmanager
+    def _altered(self, change: str, back: str) -> Iterator[None]:
+        with postgres_server() as server:
+            server.execute(sql.SQL("ALTER DATABASE {} " + change).format(self._name))
+            server.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
+                [sa.make_url(self.url).database],
+            )
+            try:
+                yield
+            finally:
+                server.execute(sql.SQL("ALTER DATABASE {} " + back).format(self._name))
+
+
+@pytest.fixture(scope="module")
+def own_database(postgres_stack: Stack) -> Iterator[OwnDatabase]:
+    """It knows the stack's agents, and no worker looks for runs in it."""
+    manifests = postgres_stack.execute(
+        "SELECT agent, version, manifest::text, first_seen, last_seen FROM agent_manifests"
+    )
+    with postgres_database() as url:
+        upgrade(url)
+        with psycopg.connect(url) as link, link.cursor() as cursor:
+            cursor.executemany("INSERT INTO agent_manifests VALUES (%s, %s, %s::json, %s, %s)", map(tuple, manifests))
+        yield OwnDatabase(url=url)
+
+
+@pytest.fixture(scope="module")
+async def gateway(postgres_stack: Stack, own_database: OwnDatabase) -> AsyncIterator[Gateway]:
+    async with postgres_stack.starting_gateway(RUNYARD_DATABASE_URL=own_database.url) as gateway:
+        yield gateway
+
+
+def error_of(response: Any, status: int, code: str) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    error: dict[str, Any] = response.json()["error"]
+    assert (error["code"], error["requestId"]) == (code, response.headers["x-request-id"])
+    return error
+
+
+@pytest.mark.postgres
+async def test_a_database_that_is_away(gateway: Gateway, own_database: OwnDatabase) -> None:
+    api = gateway.user()
+    started = await api.start("unserved")
+    with own_database.away():
+        for method, path in (
+            ("POST", "/v1/agents/unserved/runs"),
+            ("POST", f"/v1/runs/{started['runId']}/cancel"),
+            ("GET", f"/v1/runs/{started['runId']}"),
+            ("GET", "/v1/runs"),
+            ("GET", f"/v1/streams/{started['streamId']}"),
+        ):
+            response = await api.call(method, path, json={"input": "x"} if path.endswith("/runs") else None)
+            assert error_of(response, 503, "STORE_UNAVAILABLE")["retryable"] is True
+            assert response.headers["retry-after"] == "1"
+        error_of(await gateway.anonymous().get("/readyz"), 503, "NOT_READY")
+        assert (await gateway.anonymous().get("/healthz")).status_code == 200
+    assert (await gateway.anonymous().get("/readyz")).status_code == 200
+    assert [run["id"] for run in (await api.get("/v1/runs")).json()["items"]] == [started["runId"]]
+
+
+@pytest.mark.postgres
+async def test_a_database_that_cannot_be_written(gateway: Gateway, own_database: OwnDatabase) -> None:
+    api = gateway.user()
+    with own_database.read_only():
+        error = error_of(await api.post("/v1/agents/unserved/runs", {"input": "x"}), 503, "STORE_UNAVAILABLE")
+        assert error["retryable"] is True
+        assert "written" in error_of(await gateway.anonymous().get("/readyz"), 503, "NOT_READY")["message"]
+        assert (await api.get("/v1/runs")).json()["items"] == []
+    await api.start("unserved")
+
+
+@pytest.mark.postgres
+async def test_a_call_whose_database_goes_while_it_is_waited_for_was_accepted(
+    gateway: Gateway, own_database: OwnDatabase
+) -> None:
+    """It is committed: an answer that it failed would make its caller send it once more."""
+    api = gateway.user()
+    async with asyncio.TaskGroup() as tasks:
+        headers = {"Prefer": "wait=2"}
+        waiting = tasks.create_task(api.post("/v1/agents/unserved/runs", {"input": "x"}, headers=headers))
+        runs = await eventually_listed(api)
+        with own_database.away():
+            response = await waiting
+    assert response.status_code == 202, response.text
+    assert [response.json()["runId"]] == runs
+    assert gateway.process.events("accepted call not awaited")
+
+
+async def eventually_listed(api: Api) -> list[str]:
+    while not (runs := [run["id"] for run in (await api.get("/v1/runs")).json()["items"]]):
+        pass
+    return runs
+
+
+@on_sqlite
+async def test_a_fault_of_ours_is_told_by_its_code_alone(stack: Stack) -> None:
+    """A row that no code of ours writes. What went wrong is in the log, under the request's id."""
+    async with stack.starting_gateway() as gateway:
+        api = gateway.user()
+        run_id = (await api.start("unserved"))["runId"]
+        stack.execute("UPDATE agent_runs SET metadata = 'secret{' WHERE id = :id", id=run_id)
+        response = await api.get(f"/v1/runs/{run_id}")
+        error = error_of(response, 500, "INTERNAL")
+        assert (error["message"], error["retryable"]) == ("Internal error", False)
+        stack.execute("DELETE FROM agent_inputs WHERE run_id = :id", id=run_id)
+        stack.execute("DELETE FROM agent_invocations WHERE run_id = :id", id=run_id)
+        stack.execute("DELETE FROM agent_runs WHERE id = :id", id=run_id)
+        (told,) = await eventually(gateway.process.complaints, "complaint")
+    assert told["request_id"] == error["requestId"]
+    assert "JSONDecodeError" in told["exception"]
+
+
+@on_sqlite
+async def test_a_gateway_that_trusts_everybody_answers_its_loopback_address_only(stack: Stack) -> None:
+    async with stack.starting_gateway(RUNYARD_AUTH="dev") as gateway:
+        api = gateway.anonymous()
+        for headers in ({"Host": "rebound.example"}, {"Origin": "https://evil.example"}):
+            error = error_of(await api.get("/v1/runs", headers=headers), 403, "FORBIDDEN")
+            assert error["retryable"] is False
+        assert (await api.get("/v1/runs")).status_code == 200
