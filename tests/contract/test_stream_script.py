@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
+from typing import Any
 
 import hypothesis
 import pytest
@@ -544,3 +545,51 @@ async def test_interleaved_generations_leave_one_contiguous_stream(store: FrameS
     frames = await store.read(SID, 0)
     assert [frame.data for frame in frames] == [b"a1", b"a2", b"a3", b"b4"]
     assert all(after.seq == before.seq + 1 for before, after in pairwise(frames))
+
+
+# Keys that make no sense -------------------------------------------------------------------------------------------
+
+NONSENSE = {
+    "frames of another type": lambda keys: ("SET", keys.frames(SID), "x"),
+    "meta of another type": lambda keys: ("SET", keys.meta(SID), "x"),
+    "meta without a field": lambda keys: ("HDEL", keys.meta(SID), "bytes", "last"),
+    "meta that is no number": lambda keys: ("HSET", keys.meta(SID), "last", "x"),
+    "frames beyond the meta's": lambda keys: ("XADD", keys.frames(SID), "77-0", "d", "x"),
+}
+
+
+@pytest.mark.parametrize("spoil", NONSENSE.values(), ids=NONSENSE.keys())
+async def test_a_stream_that_makes_no_sense_holds_no_other_up(store: FrameStore, client: Redis, spoil: Any) -> None:
+    """It is dropped as if it had been lost: to the writer it is missing, and a reset begins it anew."""
+    await store.apply([opened(), append(1, "a", "b"), opened(stream_id="st_2")])
+    await client.execute_command(*spoil(store.keys))
+    infos = await store.infos([SID, "st_2"])
+    assert "st_2" in infos
+    answers = await store.apply([append(3, "c"), append(1, "x", stream_id="st_2")])
+    assert answers == [Answer(Status.MISSING, 0), Answer(Status.OK, 1)]
+    assert await store.read("st_2", 0) == numbered(1, *texts("x"))
+    assert await one(store, reset(50, "abc")) == Answer(Status.OK, 51)
+    assert await store.read(SID, 0) == numbered(50, REWIND_ALL, *texts("abc"))
+
+
+@pytest.mark.parametrize("spoil", NONSENSE.values(), ids=NONSENSE.keys())
+async def test_a_stream_that_makes_no_sense_is_opened_and_closed(store: FrameStore, client: Redis, spoil: Any) -> None:
+    await store.apply([opened(), append(1, "a", "b")])
+    await client.execute_command(*spoil(store.keys))
+    assert await one(store, close(2)) in (Answer(Status.BELOW, 0), Answer(Status.OK, 4))
+    await client.execute_command("SET", store.keys.meta(SID), "x", "EX", 60)
+    assert await one(store, opened(2)) == Answer(Status.OK, 0, created=True)
+
+
+async def test_what_blames_the_server_fails_the_call_and_drops_nothing() -> None:
+    with valkey_server() as url:
+        admin = connect(url)
+        store = new_store(admin, "test")
+        await store.apply([opened(), append(1, "a")])
+        await admin.config_set("maxmemory", "1")
+        with pytest.raises(StoreUnavailable):
+            await store.apply([append(2, "b")])
+        await admin.config_set("maxmemory", "0")
+        assert await store.apply([append(2, "b")]) == [Answer(Status.OK, 2)]
+        assert await store.read(SID, 0) == numbered(1, *texts("a", "b"))
+        await admin.aclose()

@@ -214,10 +214,37 @@ function operations.close(stream)
   return { 'ok', stream.last }
 end
 
+-- Errors that blame the keys of one stream: somebody else wrote to them, or they hold half of what they should. Any
+-- other (out of memory, a replica, a disk that is full) is the server's, and fails the whole call.
+local BLAMES_KEYS = { 'WRONGTYPE', 'equal or smaller', 'attempt to', 'bad argument' }
+
+local function blames_keys(message)
+  for _, words in ipairs(BLAMES_KEYS) do
+    if string.find(message, words, 1, true) then return true end
+  end
+  return false
+end
+
+-- One stream's operation must not fail the others'. A stream whose keys make no sense is dropped, as if Redis had lost
+-- it: its writer begins it anew. The second value is an error of the server's.
+local function perform(operation, id)
+  local began = argument
+  local stream = { id = id, key = KEYS[key], meta = KEYS[key + 1] }
+  local done, answer = pcall(operation, stream)
+  if done then return answer end
+  local message = type(answer) == 'table' and answer.err or answer -- some servers give a table, most the text
+  if not blames_keys(message) then return nil, redis.error_reply(message) end
+  redis.call('UNLINK', stream.key, stream.meta)
+  argument = began
+  return operation({ id = id, key = stream.key, meta = stream.meta })
+end
+
 local answers = {}
 while argument <= #ARGV do
   local operation = operations[take()]
-  answers[#answers + 1] = operation({ id = take(), key = KEYS[key], meta = KEYS[key + 1] })
+  local answer, failure = perform(operation, take())
+  if failure then return failure end
+  answers[#answers + 1] = answer
   key = key + 2
 end
 return answers

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 
 from runyard.frames import Frame
 from runyard.streams.connect import answered
@@ -59,17 +60,27 @@ class FrameReader:
         return (await self.infos([stream_id])).get(stream_id)
 
     async def infos(self, stream_ids: Collection[str]) -> dict[str, StreamInfo]:
-        """In one round trip; streams that are not there are left out."""
+        """In one round trip; streams that are not there, or make no sense, are left out."""
         pipeline = self._client.pipeline(transaction=False)
         for stream_id in stream_ids:
             pipeline.hmget(self.keys.meta(stream_id), _META)
         async with answered():
-            replies = await pipeline.execute()
-        return {
-            stream_id: StreamInfo(StreamState(meta[0].decode()), *map(int, meta[1:]))
-            for stream_id, meta in zip(stream_ids, replies, strict=True)
-            if meta[0] is not None
-        }
+            replies = await pipeline.execute(raise_on_error=False)
+            infos = {stream_id: _info(reply) for stream_id, reply in zip(stream_ids, replies, strict=True)}
+        return {stream_id: info for stream_id, info in infos.items() if info is not None}
+
+
+def _info(reply: Any) -> StreamInfo | None:
+    """None also where the key is none of ours: its writer drops it, and the other streams can be read."""
+    if isinstance(reply, ResponseError) and "WRONGTYPE" in str(reply):
+        return None
+    if isinstance(reply, Exception):
+        raise reply
+    state, *numbers = reply
+    try:
+        return StreamInfo(StreamState(state.decode()), *map(int, numbers))
+    except (AttributeError, TypeError, ValueError):
+        return None
 
 
 def _frame(entry_id: bytes, fields: list[Any]) -> Frame:
