@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 
-.PHONY: dev test check bench venv
+.PHONY: dev test check bench chaos venv
 
 # The whole system on this machine. `make dev AGENTS=path/to/folder PORT=8001`
 dev: venv
@@ -26,6 +26,11 @@ check: venv
 bench: venv
 	@.venv/bin/python -m scripts.services
 	@.venv/bin/python -m benchmarks
+
+# A hundred runs while workers are killed (README, "Reliability"). `make chaos SEED=7`
+chaos: venv
+	@.venv/bin/python -m scripts.services
+	@.venv/bin/python -m scripts.chaos $(if $(SEED),--seed "$(SEED)")
 
 venv:
 	@command -v $(PYTHON) >/dev/null || { echo "error: no $(PYTHON) on PATH: install Python 3.11 or newer" >&2; exit 1; }

@@ -8,13 +8,31 @@ from tests.clients.api import Api
 from tests.integration.stack import Stack
 
 INTERRUPTED = "tool execution was interrupted; it may have acted"
-ONCE = frozenset({"charge", "wait", "book"})
+ONCE = frozenset({"charge", "wait", "book", "pay"})
 """The tools that must not happen twice."""
 
 
 class Result(NamedTuple):
     content: str
     is_error: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Once:
+    """A call of a tool that must not happen twice, and how often it acted."""
+
+    tool: str
+    times: int
+    is_interrupted: bool
+
+    @property
+    def is_repeated(self) -> bool:
+        return self.times > 1
+
+    @property
+    def is_lost(self) -> bool:
+        """Its result says that it has acted."""
+        return self.times == 0 and not self.is_interrupted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,19 +60,22 @@ class Account:
     def count(self, effect: str) -> int:
         return sum(words[0] == effect for words in self.effects)
 
+    def once(self) -> list[Once]:
+        """The calls of the tools that must not happen twice, in order."""
+        interrupted = {block["tool_use_id"] for block in self._blocks("user") if block.get("content") == INTERRUPTED}
+        return [
+            Once(
+                tool=name,
+                times=sum(words[0] == name and call_id in words for words in self.effects),
+                is_interrupted=call_id in interrupted,
+            )
+            for call_id, name in self.calls().items()
+            if name in ONCE
+        ]
+
     def miscounted(self) -> list[str]:
         """Tools of calls that acted twice, or never though their result does not say that they were interrupted."""
-        interrupted = {block["tool_use_id"] for block in self._blocks("user") if block.get("content") == INTERRUPTED}
-        calls = self.calls()
-        times = {
-            call_id: sum(words[0] == name and call_id in words for words in self.effects)
-            for call_id, name in calls.items()
-        }
-        return [
-            name
-            for call_id, name in calls.items()
-            if name in ONCE and times[call_id] != 1 and not (times[call_id] == 0 and call_id in interrupted)
-        ]
+        return [call.tool for call in self.once() if call.is_repeated or call.is_lost]
 
     def _blocks(self, role: str) -> list[dict[str, Any]]:
         contents = [row["content"] for row in self.rows if row["role"] == role]

@@ -1,23 +1,13 @@
 """Two gateways on Postgres and Redis, with messages over Redis and over RabbitMQ; the tests bring the workers."""
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from tests.contract.queue_sides import RabbitmqSide, RedisSide, rabbitmq_side, redis_side
 from tests.fault.crew import Crew, working
-from tests.integration.stack import (
-    Backing,
-    Stack,
-    postgres_and_redis,
-    postgres_redis_and_rabbitmq,
-    serving,
-    standing_by,
-)
-
-GATEWAYS = 2
+from tests.fault.gateways import starting_gateways
+from tests.integration.stack import Stack, postgres_and_redis, postgres_redis_and_rabbitmq
 
 Side = RedisSide | RabbitmqSide
 
@@ -37,15 +27,6 @@ async def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     with backings() as backing, sides(backing.broker_url, backing.prefix) as side:
         async with starting_gateways(backing, tmp_path_factory.mktemp(f"{request.param}-fleet")) as stack:
             yield Fleet(stack=stack, broker=side)
-
-
-@asynccontextmanager
-async def starting_gateways(backing: Backing, folder: Path) -> AsyncIterator[Stack]:
-    async with standing_by(backing, folder) as stack, AsyncExitStack() as exits:
-        processes = [exits.enter_context(stack.process("runyard_gateway")) for _ in range(GATEWAYS)]
-        stack.gateways += [await exits.enter_async_context(serving(process)) for process in processes]
-        yield stack
-        assert [process.complaints() for process in processes] == [[]] * GATEWAYS
 
 
 @pytest.fixture
