@@ -16,6 +16,8 @@ from runyard.text import clean_json, clean_text
 
 INPUT_BLOCKS = frozenset({"text", "image", "document"})
 METADATA_MAX_BYTES = 16_384
+METADATA = "metadata."
+METADATA_FILTERS_MAX = 10
 TITLE_MAX = 512
 NAME_MAX = 256
 NESTING_MAX = 100
@@ -24,6 +26,7 @@ NESTING_MAX = 100
 WAIT_MAX_S = 60
 CALL_KEY_MAX = 255
 
+_METADATA_KEY = re.compile(r'[^"\\]{1,256}', re.DOTALL)
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?:$|[,;])", re.IGNORECASE)
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -190,9 +193,27 @@ def query_choice(request: Request, name: str, *, default: str | None, choices: t
     return given
 
 
-def known_query(request: Request, *names: str) -> None:
-    """Raises `InvalidArgs` for a query parameter that the call does not have."""
-    unknown = sorted(set(request.query_params) - set(names))
+def query_metadata(request: Request) -> dict[str, str]:
+    """`metadata.customer=c_1&metadata.tries=3` -> `{"customer": "c_1", "tries": "3"}`.
+
+    Raises:
+        InvalidArgs: a key without a name, with a quote or a backslash in it, or given twice; too many of them.
+    """
+    given = [(name, value) for name, value in request.query_params.multi_items() if name.startswith(METADATA)]
+    names = [name for name, _ in given]
+    if wrong := sorted(name for name in names if _METADATA_KEY.fullmatch(name.removeprefix(METADATA)) is None):
+        raise InvalidArgs(f"{wrong[0]} names no field of metadata", fields=wrong)
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidArgs(f"{twice[0]} is given twice", fields=twice)
+    if len(given) > METADATA_FILTERS_MAX:
+        raise InvalidArgs(f"at most {METADATA_FILTERS_MAX} parameters may begin with {METADATA}", fields=sorted(names))
+    return {clean_text(name.removeprefix(METADATA)): clean_text(value) for name, value in given}
+
+
+def known_query(request: Request, *names: str, metadata: bool = False) -> None:
+    """Raises `InvalidArgs` for a query parameter that the call does not have; `metadata`: it has `metadata.<key>`."""
+    given = {name for name in request.query_params if not (metadata and name.startswith(METADATA))}
+    unknown = sorted(given - set(names))
     if unknown:
         raise InvalidArgs(f'unknown parameter "{unknown[0]}"', fields=unknown)
 

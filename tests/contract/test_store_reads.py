@@ -113,6 +113,51 @@ async def test_a_list_is_narrowed_by_agent_status_and_session(database: Database
             assert await pages(database, where, limit) == [run.id for run in expected]
 
 
+ODD = 'x"y\\z \n\x1f\u2028 \u00e9 \U0001f600 %_'
+
+
+BY_METADATA: list[tuple[dict[str, str], list[str]]] = [
+    ({"customer": "c_1"}, ["text"]),
+    ({"customer": ODD}, ["odd"]),
+    ({"customer": "c_"}, []),
+    ({"tries": "3"}, ["number", "number as text"]),
+    ({"tries": "3.0"}, ["decimal"]),
+    ({"done": "true"}, ["true"]),
+    ({"done": "1"}, []),
+    ({"done": "null"}, ["null"]),
+    ({"nested": '{"a":1}'}, []),
+    ({"nested": "[1]"}, []),
+    ({"a.b c'd$[0]": "x"}, ["odd key"]),
+    ({"a": "x"}, []),
+    ({"": "x"}, []),
+    ({"customer": "c_2", "tries": "5"}, ["both"]),
+    ({"customer": "c_2", "tries": "6"}, []),
+]
+
+
+async def test_a_list_is_narrowed_by_metadata(database: Database) -> None:
+    """A scalar at the top level, as it was stored; the same on both databases."""
+    stored: dict[str, dict[str, Any]] = {
+        "nothing": {},
+        "text": {"customer": "c_1"},
+        "odd": {"customer": ODD},
+        "number": {"tries": 3},
+        "number as text": {"tries": "3"},
+        "decimal": {"tries": 3.0},
+        "true": {"done": True},
+        "null": {"done": None},
+        "nested": {"nested": {"a": 1}},
+        "nested list": {"nested": [1]},
+        "odd key": {"a.b c'd$[0]": "x", "a": {"b c'd$": ["x"]}},
+        "both": {"customer": "c_2", "tries": 5},
+    }
+    for title, metadata in stored.items():
+        await accepted(database, title=title, metadata=metadata)
+    for where, found in BY_METADATA:
+        page = await database.read(reads.runs_of, OWNER, reads.RunFilter(metadata=where), before=None, limit=100)
+        assert sorted(run.title or "" for run, _ in page) == sorted(found), where
+
+
 async def test_a_transcript_comes_in_pages_from_either_end(database: Database, claim: Claim) -> None:
     async def page(after_seq: int | None, *, descending: bool, limit: int) -> list[int]:
         rows = await database.read(

@@ -10,7 +10,7 @@ from runyard_gateway import paging
 from runyard_gateway.answers import json_answer
 from runyard_gateway.gateway import Gateway, Operation
 from runyard_gateway.principal import Principal
-from runyard_gateway.requests import known_query, query_choice, query_int, query_text
+from runyard_gateway.requests import known_query, query_choice, query_int, query_metadata, query_text
 from runyard_gateway.views import message_view, run_view
 
 RUNS_DEFAULT, RUNS_MAX = 20, 100
@@ -18,15 +18,19 @@ MESSAGES_DEFAULT, MESSAGES_MAX = 50, 500
 
 
 async def list_runs(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Newest activity first."""
-    known_query(request, "agent", "status", "sessionId", "limit", "cursor")
+    """Newest activity first; those that match every filter: `agent`, `status`, `sessionId`, and `metadata.<key>`, which
+    a top-level text, number, true, false or null equals.
+    """
+    known_query(request, "agent", "status", "sessionId", "limit", "cursor", metadata=True)
     limit = query_int(request, "limit", default=RUNS_DEFAULT, low=1, high=RUNS_MAX)
     where = reads.RunFilter(
         agent=query_text(request, "agent"),
         status=query_choice(request, "status", default=None, choices=tuple(RunStatus)),
         session_id=query_text(request, "sessionId"),
+        metadata=query_metadata(request),
     )
-    listing = ("runs", principal.tenant_id, principal.user_id, where.agent, where.status, where.session_id)
+    asked = [part for pair in sorted(where.metadata.items()) for part in pair]
+    listing = ("runs", principal.tenant_id, principal.user_id, where.agent, where.status, where.session_id, *asked)
     found = await gateway.database.read(
         reads.runs_of, principal.owner, where, before=time_position(listing, request), limit=limit + 1
     )

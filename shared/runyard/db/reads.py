@@ -1,9 +1,11 @@
 """What the gateway reads. Tenant and user are part of the query that loads a row: no second check can be forgotten."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -28,9 +30,12 @@ class Owner:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunFilter:
+    """`metadata`: what top-level fields must be, each a text, or a number, true, false or null as JSON writes it."""
+
     agent: str | None = None
     status: str | None = None
     session_id: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,6 +98,8 @@ async def runs_of(
         statement = statement.where(agent_runs.c.status == where.status)
     if where.session_id is not None:
         statement = statement.where(agent_runs.c.session_id == where.session_id)
+    for key, value in where.metadata.items():
+        statement = statement.where(_metadata_value(connection, key).in_(_as_json(value)))
     if before is not None:
         statement = statement.where(sa.tuple_(agent_runs.c.last_activity_at, agent_runs.c.id) < sa.tuple_(*before))
     found = []
@@ -101,6 +108,23 @@ async def runs_of(
         stream_id = columns.pop("stream_id")
         found.append((Run(**columns), stream_id))
     return found
+
+
+def _metadata_value(connection: AsyncConnection, key: str) -> sa.ColumnElement[str]:
+    """A top-level field as the JSON text that was stored, the same on both databases."""
+    name = f'$."{key}"' if connection.dialect.name == "sqlite" else key
+    value = agent_runs.c.metadata.op("->", return_type=sa.Text())(sa.cast(sa.literal(name, sa.Text), sa.Text))
+    return sa.cast(value, sa.Text)
+
+
+def _as_json(value: str) -> list[str]:
+    """What a value in a query may be in JSON: `5` is the text "5" and the number."""
+    written = [orjson.dumps(value).decode()]
+    with contextlib.suppress(orjson.JSONDecodeError):
+        literal = orjson.loads(value)
+        if not isinstance(literal, str | dict | list):
+            written.append(orjson.dumps(literal).decode())
+    return written
 
 
 async def messages_of(
