@@ -1,7 +1,7 @@
 """A stream made from its rows, for readers whose frames are gone: the committed text, then the terminal frame."""
 
 from runyard.db.engine import Database
-from runyard.db.reads import answer_texts
+from runyard.db.reads import committed_answer
 from runyard.db.records import Invocation
 from runyard.frames import Frame, FrameEvent, event_payload, text_payload
 from runyard.outcomes import terminal_payload
@@ -18,7 +18,7 @@ async def settled_frames(database: Database, invocation: Invocation) -> list[Fra
     The last frame is the terminal one, with the number that it has in the stream.
     """
     assert invocation.result is not None, "a settled invocation has its result"
-    text = await _committed_text(database, invocation)
+    text, _ = await database.read(committed_answer, invocation.run_id, invocation.id)
     last, base = invocation.last_frame or 0, invocation.frame_base or 0
     if base > last:  # frames were lost, it was closed by a reset: the rewind has the base's number, the text the next
         last = base + bool(text)
@@ -26,13 +26,16 @@ async def settled_frames(database: Database, invocation: Invocation) -> list[Fra
     return [*_whole(text, last), Frame(last + FRAMES_AFTER_SETTLEMENT, *terminal)]
 
 
-async def committed_frames(database: Database, invocation: Invocation, seq: int) -> list[Frame]:
-    """The text that the rows hold, as one frame with that number."""
-    return _whole(await _committed_text(database, invocation), seq)
+async def committed_frames(database: Database, invocation: Invocation) -> tuple[int, list[Frame]]:
+    """The text that the rows hold, as one frame, and the number of the last frame that it stands for."""
+    text, last = await database.read(committed_answer, invocation.run_id, invocation.id)
+    return last, _whole(text, last)
 
 
-async def _committed_text(database: Database, invocation: Invocation) -> str:
-    return "".join(await database.read(answer_texts, invocation.run_id, invocation.id))
+def trimmed_frame(invocation: Invocation, *, from_seq: int, to_seq: int) -> Frame:
+    """Tells that these frames are gone, none of which a row accounts for; under the number of the last of them."""
+    data = {"status": invocation.status, "trimmed": {"fromSeq": from_seq, "toSeq": to_seq}}
+    return Frame(to_seq, *event_payload(FrameEvent.STATUS, data))
 
 
 def _whole(text: str, seq: int) -> list[Frame]:

@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 
 from starlette.types import Receive, Scope, Send
 
-from runyard.db.reads import last_committed_frame
 from runyard.db.records import Invocation
 from runyard.errors import StoreUnavailable, StreamGone
 from runyard.frames import Frame, FrameEvent, event_payload
 from runyard.ids import StreamId
 from runyard.streams.reader import StreamState
-from runyard_gateway.from_rows import committed_frames, settled_frames
+from runyard_gateway.from_rows import committed_frames, settled_frames, trimmed_frame
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.sse import SSE_HEADERS, encode, stream_sse
 from runyard_gateway.tail import Position, Tail
@@ -88,7 +87,6 @@ class ResumedStream:
 
     async def _seek(self, tail: Tail) -> tuple[Position, int, list[Frame]]:
         """Where to read on, and what precedes it."""
-        database = self.gateway.database
         cursor = self.cursor or 0
         frames: list[Frame] = []
         try:
@@ -96,15 +94,27 @@ class ResumedStream:
         except StreamGone:
             if self.cursor is not None:
                 raise
-            # A newcomer to a trimmed stream: the committed text stands for the frames that are gone.
-            cursor = await database.read(last_committed_frame, self.invocation.run_id, self.invocation.id)
-            frames = await committed_frames(database, self.invocation, cursor)
-            position = await tail.seek(cursor)
+            position, cursor, frames = await self._begin_late(tail)
         if position is Position.ABSENT and self.invocation.settled_at is not None:
-            frames = await settled_frames(database, self.invocation)
+            frames = await settled_frames(self.gateway.database, self.invocation)
             if cursor >= frames[-1].seq:
                 return Position.ENDED, cursor, []
         return position, cursor, frames
+
+    async def _begin_late(self, tail: Tail) -> tuple[Position, int, list[Frame]]:
+        """A newcomer to a trimmed stream: the committed text stands for the frames that are gone.
+
+        Frames behind it may be gone too, a tool's output or a long answer's first words: that is told. Of the answer
+        what is kept is enough, since its worker begins it anew in time (`ModelCall`).
+        """
+        cursor, frames = await committed_frames(self.gateway.database, self.invocation)
+        while True:
+            try:
+                return await tail.seek(cursor), cursor, frames
+            except StreamGone as gone:
+                kept_from = gone.fields["oldestSeq"]
+                frames.append(trimmed_frame(self.invocation, from_seq=cursor + 1, to_seq=kept_from - 1))
+                cursor = kept_from - 1
 
 
 async def _send_whole(send: Send, headers: Headers, body: bytes) -> None:

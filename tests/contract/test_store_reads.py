@@ -193,10 +193,9 @@ async def test_a_runs_invocations_come_in_pages_newest_first(database: Database,
 async def test_the_answer_that_readers_have_seen_is_in_the_rows(database: Database, claim: Claim) -> None:
     turn = new_turn(continues=claim.run.id)
     await database.write(accept_turn, turn)
-    assert await database.read(reads.answer_texts, claim.run.id, claim.invocation.id) == ["South of the Sahara."] * 2
-    assert await database.read(reads.last_committed_frame, claim.run.id, claim.invocation.id) == 6
-    assert await database.read(reads.answer_texts, claim.run.id, turn.invocation_id) == []
-    assert await database.read(reads.last_committed_frame, claim.run.id, turn.invocation_id) == 0
+    answer = await database.read(reads.committed_answer, claim.run.id, claim.invocation.id)
+    assert answer == ("South of the Sahara." * 2, 6)
+    assert await database.read(reads.committed_answer, claim.run.id, turn.invocation_id) == ("", 0)
 
 
 async def test_a_healthy_database_can_be_written(database: Database) -> None:

@@ -29,6 +29,7 @@ class FakeFrameStore:
 
     def __init__(self, *, retain_s: float = 3600) -> None:
         self.retain_s = retain_s
+        self.max_bytes = 4_194_304
         self.streams: dict[str, StoredStream] = {}
         self.calls: list[list[Op]] = []
         self.called = asyncio.Event()

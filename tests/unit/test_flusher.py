@@ -295,7 +295,9 @@ async def test_live_streams_are_touched_and_others_are_not() -> None:
 
 
 async def test_a_touch_that_finds_no_stream_breaks_the_writer() -> None:
-    writer = StreamWriter(SID, 1, on_bytes=lambda _writer, _delta: None, on_release=lambda _writer: None)
+    writer = StreamWriter(
+        SID, 1, max_bytes=4_194_304, on_bytes=lambda _writer, _delta: None, on_release=lambda _writer: None
+    )
     writer.settle(writer.parcel(1000), [Answer(Status.OK, 0, created=True)])
     assert not writer.has_work
     writer.touch()

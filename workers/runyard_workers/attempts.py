@@ -4,6 +4,7 @@ What a failed attempt has shown is withdrawn before the next one begins: two ans
 """
 
 import asyncio
+import functools
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -88,6 +89,7 @@ class Attempts:
             self._output.writer,
             stream_thinking=self._agent.stream_thinking,
             silence_s=self._agent.timeout_s,
+            on_long=functools.partial(self._output.begin_anew, self._asked.rows),
         )
         try:
             return await call.run()

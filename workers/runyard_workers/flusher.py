@@ -30,6 +30,9 @@ class Store(Protocol):
     @property
     def retain_s(self) -> float: ...
 
+    @property
+    def max_bytes(self) -> int: ...
+
     async def apply(self, ops: Sequence[Op]) -> list[Answer]: ...
 
 
@@ -50,7 +53,13 @@ class Flusher:
 
     def open(self, stream_id: str, generation: int) -> StreamWriter:
         """A new stream may be written to at once, from number 1; another one after `await writer.opened()`."""
-        writer = StreamWriter(stream_id, generation, on_bytes=self._on_bytes, on_release=self._writers.discard)
+        writer = StreamWriter(
+            stream_id,
+            generation,
+            max_bytes=self._store.max_bytes,
+            on_bytes=self._on_bytes,
+            on_release=self._writers.discard,
+        )
         self._writers.add(writer)
         self._make_ready(writer)
         return writer

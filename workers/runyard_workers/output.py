@@ -155,6 +155,12 @@ class Output:
         """Withdraw what the model has shown since the last committed row: it begins its turn anew."""
         self._rewind(self.kept_last(rows), rows)
 
+    def begin_anew(self, rows: Sequence[Message], said: Sequence[Payload]) -> None:
+        """What the model has said since the last committed row, in a few frames in place of all that showed it."""
+        self.take_back(rows)
+        for payload in said:
+            self.writer.write(payload)
+
     def status(self, status: str, **fields: Any) -> None:
         self.writer.write(event_payload(FrameEvent.STATUS, {"status": status, **fields}))
 

@@ -44,11 +44,14 @@ class StreamWriter:
         stream_id: str,
         generation: int,
         *,
+        max_bytes: int,
         on_bytes: Callable[["StreamWriter", int], None],
         on_release: Callable[["StreamWriter"], None],
     ) -> None:
         self.stream_id = stream_id
         self.generation = generation
+        self.max_bytes = max_bytes
+        """Of frames that Redis keeps of a stream; beyond it the oldest go."""
         self.state = WriterState.LIVE
         self.last = 0
         """The highest number given to a frame."""

@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import math
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from runyard.errors import RunTimeout, RunyardError
-from runyard.frames import Payload, text_payload, thinking_payload
+from runyard.frames import Payload, cost_bytes, text_payload, thinking_payload
 from runyard_workers.flusher import StreamWriter
 from runyard_workers.providers.failures import dead_connection
 from runyard_workers.providers.model import (
@@ -52,7 +53,11 @@ class Spent:
 
 
 class ModelCall:
-    """`first_frame` is the number of its first frame, `said` the answer text so far, `has_shown` whether a reader has
+    """`on_long` is given all that was shown so far, in a few frames that it writes in place of the many: each time that
+    half of the bytes were written that Redis keeps of a stream. So a reader that comes when the first frames are gone
+    still gets a whole answer.
+
+    `first_frame` is the number of its first frame, `said` the answer text so far, `has_shown` whether a reader has
     seen anything of it: what is left of a call that fails or is stopped.
     """
 
@@ -64,6 +69,7 @@ class ModelCall:
         *,
         stream_thinking: bool,
         silence_s: float,
+        on_long: Callable[[Sequence[Payload]], None],
     ) -> None:
         self._provider = provider
         self._request = request
@@ -75,6 +81,10 @@ class ModelCall:
         self.has_shown = False
         self._counted: UsageSoFar | None = None
         self._uncounted_chars = 0
+        self._thought: list[str] = []
+        self._on_long = on_long
+        self._share_bytes = writer.max_bytes // 2
+        self._left_bytes = self._share_bytes
         self._began = time.monotonic()
 
     @property
@@ -144,6 +154,7 @@ class ModelCall:
             case ThinkingDelta(text):
                 self._uncounted_chars += len(text)
                 if self._stream_thinking:
+                    self._thought.append(text)
                     self._show(thinking_payload(text))
             case UsageSoFar():
                 self._counted = event
@@ -154,4 +165,18 @@ class ModelCall:
 
     def _show(self, payload: Payload) -> None:
         self.has_shown = True
+        self._left_bytes -= cost_bytes(*payload)
+        if self._left_bytes < 0:
+            self._left_bytes = self._share_bytes
+            if self._begin_anew():
+                return
         self._writer.write(payload)
+
+    def _begin_anew(self) -> bool:
+        """False: what was shown is too much to be told again; whoever comes late misses the first of it."""
+        told = ((thinking_payload, self._thought), (text_payload, self.said))
+        shown = [payload_of("".join(words)) for payload_of, words in told if words]
+        if sum(cost_bytes(*payload) for payload in shown) > self._share_bytes:
+            return False
+        self._on_long(shown)
+        return True

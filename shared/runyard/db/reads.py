@@ -9,6 +9,7 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runyard.blocks import text_of
 from runyard.db.records import Call, Input, Invocation, Message, Run
 from runyard.db.tables import (
     agent_calls,
@@ -221,18 +222,12 @@ async def accepted_run(connection: AsyncConnection, invocation_id: str) -> RunId
     return found
 
 
-async def last_committed_frame(connection: AsyncConnection, run_id: str, invocation_id: str) -> int:
-    """The number of the last frame that an invocation's rows account for; 0: of none."""
-    highest = sa.select(sa.func.coalesce(sa.func.max(agent_messages.c.last_frame), 0)).where(
-        agent_messages.c.run_id == run_id, agent_messages.c.invocation_id == invocation_id
-    )
-    return int((await connection.execute(highest)).scalar_one())
-
-
-async def answer_texts(connection: AsyncConnection, run_id: str, invocation_id: str) -> list[str]:
-    """The text blocks that an invocation's rows hold, in order: what its readers have seen, after all rewinds."""
+async def committed_answer(connection: AsyncConnection, run_id: str, invocation_id: str) -> tuple[str, int]:
+    """The answer text that an invocation's rows hold: what its readers have seen, after all rewinds; and the number of
+    the last frame that they account for, 0: of none.
+    """
     rows = await connection.execute(
-        sa.select(agent_messages.c.content)
+        sa.select(agent_messages.c.content, agent_messages.c.last_frame)
         .where(
             agent_messages.c.run_id == run_id,
             agent_messages.c.invocation_id == invocation_id,
@@ -240,7 +235,11 @@ async def answer_texts(connection: AsyncConnection, run_id: str, invocation_id: 
         )
         .order_by(agent_messages.c.seq)
     )
-    return [block["text"] for (content,) in rows for block in content if block["type"] == "text"]
+    text, last_frame = "", 0
+    for row in rows:
+        text += text_of(row.content)
+        last_frame = max(last_frame, row.last_frame)
+    return text, last_frame
 
 
 async def invocations_by_stream(connection: AsyncConnection, stream_ids: Sequence[str]) -> dict[str, Invocation]:

@@ -20,6 +20,7 @@ class FrameStore(FrameReader):
     def __init__(self, client: Redis, *, prefix: str, retain_s: int, max_bytes: int, max_streams: int) -> None:
         super().__init__(client, prefix=prefix)
         self.retain_s = retain_s
+        self.max_bytes = max_bytes
         self._limits: list[Argument] = [prefix, max_bytes, retain_s * 1000, max_streams, FRAME_OVERHEAD_BYTES]
         source = files("runyard.streams").joinpath("frames.lua").read_text()
         self._script = client.register_script(source)  # loads itself again after a flush or a restart
