@@ -17,8 +17,9 @@ import sqlalchemy as sa
 from tests.contract.races import GUARD_S, started_and_blocked
 from tests.contract.store import OWNER, accepted, contents, new_turn, run_row
 from tests.databases import on_postgres, on_sqlite, postgres_server
+from tests.relay import Relay, relay_before
 
-from runyard.db import engine, reads
+from runyard.db import engine, postgres, reads
 from runyard.db.engine import Database, sync_engine
 from runyard.db.locks import lock_owned
 from runyard.db.tables import agent_messages, agent_runs
@@ -169,7 +170,8 @@ async def test_a_database_that_refuses_writes_is_unavailable_until_it_takes_them
     before = await contents(database)
     standby.begin()
     end_links(server, database)
-    assert await database.read(reads.can_write) is False
+    with pytest.raises(StoreUnavailable):
+        await database.read(reads.check_writable)
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
             await database.write(accept_turn, new_turn())
@@ -178,7 +180,77 @@ async def test_a_database_that_refuses_writes_is_unavailable_until_it_takes_them
     standby.end()
     await database.write(accept_turn, new_turn())  # though every link of the pool still leads to the standby
     assert len((await contents(database))["agent_runs"]) == 2
-    assert await database.read(reads.can_write) is True
+    await database.read(reads.check_writable)
+
+
+@on_postgres
+async def test_a_blocking_link_to_a_standby_is_not_kept(
+    database: Database, database_url: str, server: psycopg.Connection, standby: Standby
+) -> None:
+    """The beat has one link: kept, it would fail until the process ends."""
+    engine = sync_engine(database_url)
+    standby.begin()
+    end_links(server, database)
+    for _ in range(2):
+        with pytest.raises(sa.exc.DBAPIError), engine.begin() as connection:
+            connection.execute(sa.delete(agent_runs))
+    standby.end()
+    with engine.begin() as connection:
+        connection.execute(sa.delete(agent_runs))
+    engine.dispose()
+
+
+@pytest.fixture
+def quiet_relay(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Relay]:
+    """Before the server: it can fall silent, which is soon noticed."""
+    monkeypatch.setattr(postgres, "CONNECT_S", 2)  # libpq's least
+    monkeypatch.setattr(postgres, "ANSWER_S", 2)
+    with relay_before(database_url) as relay:
+        yield relay
+
+
+@on_postgres
+async def test_a_server_that_falls_silent_is_unavailable_until_it_answers(quiet_relay: Relay) -> None:
+    database = Database(quiet_relay.url, pool_size=2)
+    for work in (database.read, database.write):
+        await work(one)
+        quiet_relay.fall_silent()
+        with pytest.raises(StoreUnavailable) as caught:
+            await work(one)
+        assert not isinstance(caught.value, CommitUnknown)
+        quiet_relay.recover()
+    assert await database.write(one) == 1
+    await database.close()
+
+
+@on_postgres
+async def test_a_commit_that_is_not_answered_has_an_unknown_outcome(database: Database, quiet_relay: Relay) -> None:
+    far, turn = Database(quiet_relay.url, pool_size=1), new_turn()
+
+    async def accept_into_silence(connection: Any) -> None:
+        await accept_turn(connection, turn)
+        quiet_relay.fall_silent()
+
+    with pytest.raises(CommitUnknown):
+        await far.write(accept_into_silence)
+    quiet_relay.recover()
+    await far.write(accept_turn, turn)
+    assert len((await contents(database))["agent_runs"]) == 1
+    await far.close()
+
+
+@on_postgres
+async def test_a_blocking_link_that_falls_silent_is_given_up(quiet_relay: Relay) -> None:
+    engine = sync_engine(quiet_relay.url, statement_timeout_ms=2000)
+    with engine.begin() as connection:
+        connection.execute(sa.select(1))
+    quiet_relay.fall_silent()
+    with pytest.raises(sa.exc.OperationalError), engine.begin() as connection:
+        connection.execute(sa.select(1))
+    quiet_relay.recover()
+    with engine.begin() as connection:
+        assert connection.execute(sa.select(1)).scalar_one() == 1
+    engine.dispose()
 
 
 async def test_no_server_is_unavailable() -> None:

@@ -6,7 +6,6 @@ also ends a process whose event loop no longer turns: its runs are put back by w
 
 import asyncio
 import contextlib
-import itertools
 import os
 import threading
 import time
@@ -110,13 +109,14 @@ class Beat:
         log.info("worker registered", worker_id=self.worker_id, agents=sorted(registration.manifests))
 
     def _run(self) -> None:
-        for number in itertools.count(1):
-            if self._stop.wait(ROUND_S):
-                return
+        rounds = 0
+        while not self._stop.wait(ROUND_S):
+            rounds += 1
             self._end_if_stuck()
             try:
-                if number % ROUNDS_A_BEAT == 0:
+                if rounds >= ROUNDS_A_BEAT:
                     self._beat_once(time.monotonic())
+                    rounds = 0  # one that failed is tried again in the next round: others may be back already
                 if given_back := self._deaths.pass_round(self.worker_id):
                     self._on_loop(self._on_given_back, given_back)
             except sa.exc.DBAPIError as error:

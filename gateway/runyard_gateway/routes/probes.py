@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runyard.db.reads import can_write
+from runyard.db.reads import check_writable
 from runyard.errors import NotReady, StoreUnavailable
 from runyard_gateway.answers import json_answer
 from runyard_gateway.gateway import Gateway
@@ -18,11 +18,9 @@ def probes(gateway: Gateway) -> list[Route]:
         if gateway.draining.is_set():
             raise NotReady("the gateway is leaving")
         try:
-            writable = await gateway.database.read(can_write)
+            await gateway.database.read(check_writable)
         except StoreUnavailable as error:
-            raise NotReady("the database does not answer") from error
-        if not writable:
-            raise NotReady("the database cannot be written")
+            raise NotReady(error.message) from error
         return json_answer({"status": "ready"})
 
     return [Route("/healthz", healthz), Route("/readyz", readyz)]

@@ -16,31 +16,17 @@ import psycopg
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from runyard.db.postgres import AsyncBoundedLink, bound_waits, link_options, link_url, watch_links
 from runyard.errors import CommitUnknown, StoreUnavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Work = Callable[Concatenate[AsyncConnection, P], Awaitable[T]]
 
-IDLE_IN_TRANSACTION_MS = 5_000
-"""A frozen process must not hold a run's lock: the server ends its session."""
-
 SQLITE_BUSY_TIMEOUT_MS = 10_000
 """How long a SQLite writer waits for another process's transaction before it fails as unavailable."""
 
-LINK_SILENT_MS = 10_000
-"""A server that vanished without a word answers no packet: its link is broken after this long, not after hours."""
-
-_LINK = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2}
-"""https://www.postgresql.org/docs/current/libpq-connect.html"""
-
 POOL_WAIT_S = 10
-
-READ_ONLY_TRANSACTION = "25006"
-"""The SQLSTATE of a write on a standby: after a failover this link leads to it for ever, so it counts as lost.
-
-https://www.postgresql.org/docs/current/errcodes-appendix.html
-"""
 
 SQLITE_AWAY = {
     sqlite3.SQLITE_BUSY,
@@ -80,22 +66,12 @@ def sync_engine(url: str, *, statement_timeout_ms: int | None = None) -> sa.Engi
         )
         _configure_sqlite(engine, timeout_ms)
         return engine
-    options = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}"
-    if statement_timeout_ms is not None:
-        options += f" -c statement_timeout={statement_timeout_ms}"
-    return sa.create_engine(
-        _postgres_url(url),
-        pool_size=1,
-        max_overflow=0,
-        connect_args={"options": options, **_LINK, "tcp_user_timeout": statement_timeout_ms or LINK_SILENT_MS},
-        **_ENGINE_OPTIONS,
+    engine = sa.create_engine(
+        link_url(url), pool_size=1, max_overflow=0, connect_args=link_options(statement_timeout_ms), **_ENGINE_OPTIONS
     )
-
-
-def _postgres_url(url: str) -> sa.URL:
-    scheme, _, rest = url.partition("://")
-    assert scheme in {"postgres", "postgresql"}
-    return sa.make_url(f"postgresql+psycopg://{rest}")
+    bound_waits(engine, statement_timeout_ms)
+    watch_links(engine)
+    return engine
 
 
 class _SqliteConnection(sqlite3.Connection):
@@ -130,11 +106,6 @@ def _configure_sqlite(engine: sa.Engine, busy_timeout_ms: int) -> None:
         connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
 
-def _lose_standby(context: sa.engine.ExceptionContext) -> None:
-    if getattr(context.original_exception, "sqlstate", None) == READ_ONLY_TRANSACTION:
-        context.is_disconnect = True
-
-
 class Database:
     """The process's pool. Created inside the running loop, closed by whoever created it."""
 
@@ -160,19 +131,15 @@ class Database:
             _configure_sqlite(engine.sync_engine, SQLITE_BUSY_TIMEOUT_MS)
             return engine
         engine = create_async_engine(
-            _postgres_url(url),
+            link_url(url),
             pool_size=pool_size,
             max_overflow=0,
             pool_timeout=POOL_WAIT_S,
             pool_use_lifo=True,  # the link used last has its statements prepared, and its server's caches warm
-            connect_args={
-                "options": f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}",
-                "tcp_user_timeout": LINK_SILENT_MS,
-                **_LINK,
-            },
+            connect_args={"async_creator_fn": AsyncBoundedLink.connect, **link_options(None)},
             **_ENGINE_OPTIONS,
         )
-        sa.event.listen(engine.sync_engine, "handle_error", _lose_standby)
+        watch_links(engine.sync_engine)
         return engine
 
     async def read(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -259,8 +259,13 @@ async def agents_known(connection: AsyncConnection, *, seen_since: int) -> tuple
     return [Manifest(**row._mapping) for row in manifests], [row.agents for row in living]
 
 
-async def can_write(connection: AsyncConnection) -> bool:
-    """Whether this database takes writes: after a failover an old primary still answers reads. A file has none."""
-    if connection.dialect.name == "sqlite":
-        return True
-    return str((await connection.execute(sa.text("SHOW transaction_read_only"))).scalar_one()) == "off"
+_lock_no_row = sa.select(workers.c.id).where(sa.false()).with_for_update()
+
+
+async def check_writable(connection: AsyncConnection) -> None:
+    """Do nothing that a database which takes writes would refuse: after a failover an old primary answers reads.
+
+    Asking for a lock, it is refused on a standby as a write is: `Database.read` tries it again over a new link, and
+    tells of a database that is away.
+    """
+    await connection.execute(_lock_no_row)

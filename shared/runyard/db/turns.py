@@ -9,11 +9,10 @@ from typing import Any, Self
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runyard.db.locks import claimed, lock_claimed, write_claimed
+from runyard.db.locks import lock_claimed, update_claimed
 from runyard.db.records import Call, Invocation, Message, Run
 from runyard.db.tables import agent_calls, agent_invocations, agent_messages, agent_runs
-from runyard.db.together import Update
-from runyard.db.transcripts import AssistantTurn, appending, assistant_row
+from runyard.db.transcripts import AssistantTurn, append_assistant_row
 from runyard.ids import InvocationId, RunId
 from runyard.runs import CallState
 
@@ -86,15 +85,7 @@ _load_calls = sa.select(agent_calls).where(_of_turn).order_by(agent_calls.c.inde
 _start_calls = sa.update(agent_calls).where(_of_turn, agent_calls.c.index.in_(sa.bindparam("indexes", expanding=True)))
 _finish_call = sa.update(agent_calls).where(_of_turn, agent_calls.c.index == sa.bindparam("call"))
 _insert_calls = sa.insert(agent_calls)
-_set_frame_base = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
-
-TOTAL_COLUMNS = ("steps", "usage", "cost")
-"""Those of `Totals`, of a run and of an invocation."""
-
-_RUN_STEPPED = Update(table=agent_runs, columns=("last_seq", "last_activity_at", *TOTAL_COLUMNS), where=claimed)
-INVOCATION_STEPPED = Update(
-    table=agent_invocations, columns=TOTAL_COLUMNS, where=agent_invocations.c.id == sa.bindparam("invocation")
-)
+_change_invocation = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
 
 
 async def load_held(connection: AsyncConnection, held: Held) -> tuple[Run, Invocation]:
@@ -134,15 +125,15 @@ async def append_turn(
     Raises:
         GenerationLost: the run belongs to another worker.
     """
-    row = assistant_row(held.run_id, held.invocation_id, turn, at=at)
-    await write_claimed(
+    await update_claimed(
         connection,
         held.run_id,
         held.generation,
-        (_RUN_STEPPED, {"last_seq": turn.seq, "last_activity_at": at, **totals.run_values()}),
-        appending(row),
-        (INVOCATION_STEPPED, {"invocation": held.invocation_id, **totals.invocation_values()}),
+        last_seq=turn.seq,
+        last_activity_at=at,
+        **totals.run_values(),
     )
+    row = await append_assistant_row(connection, held.run_id, held.invocation_id, turn, at=at)
     if calls:
         await connection.execute(
             _insert_calls,
@@ -163,6 +154,7 @@ async def append_turn(
                 for index, call in enumerate(calls)
             ],
         )
+    await _update_invocation(connection, held, **totals.invocation_values())
     return row
 
 
@@ -215,9 +207,7 @@ async def set_frame_base(connection: AsyncConnection, held: Held, base: int, red
         GenerationLost: the run belongs to another worker.
     """
     await lock_claimed(connection, held.run_id, held.generation)
-    await connection.execute(
-        _set_frame_base, {"invocation": held.invocation_id, "frame_base": base, "redis_run_id": redis_run_id}
-    )
+    await _update_invocation(connection, held, frame_base=base, redis_run_id=redis_run_id)
 
 
 async def store_result(
@@ -236,3 +226,7 @@ async def store_result(
             "finished_at": at,
         },
     )
+
+
+async def _update_invocation(connection: AsyncConnection, held: Held, **values: Any) -> None:
+    await connection.execute(_change_invocation, {"invocation": held.invocation_id, **values})

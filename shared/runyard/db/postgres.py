@@ -1,0 +1,102 @@
+"""Links to Postgres: none is waited for without end, and none that leads to a standby is kept."""
+
+from typing import Any, TypeVar
+
+import psycopg
+import sqlalchemy as sa
+from psycopg.abc import PQGen
+from psycopg.pq import TransactionStatus
+
+T = TypeVar("T")
+
+IDLE_IN_TRANSACTION_MS = 5_000
+"""A frozen process must not hold a run's lock: the server ends its session."""
+
+CONNECT_S = 5
+ANSWER_S = 10
+"""A server that takes a statement and says nothing for so long counts as away, be it frozen, its disk, or a proxy."""
+
+MARGIN_S = 1
+"""Where the server has a limit for statements itself, it is heard out."""
+
+WAIT_INTERVAL_S = 0.1  # psycopg's own: how often a wait that blocks its thread looks for signals
+
+READ_ONLY_TRANSACTION = "25006"
+"""The SQLSTATE of a write on a standby: after a failover this link leads to it for ever, so it counts as lost.
+
+https://www.postgresql.org/docs/current/errcodes-appendix.html
+"""
+
+
+def link_url(url: str) -> sa.URL:
+    scheme, _, rest = url.partition("://")
+    assert scheme in {"postgres", "postgresql"}
+    return sa.make_url(f"postgresql+psycopg://{rest}")
+
+
+def link_options(statement_timeout_ms: int | None) -> dict[str, Any]:
+    """https://www.postgresql.org/docs/current/libpq-connect.html"""
+    options = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}"
+    if statement_timeout_ms is not None:
+        options += f" -c statement_timeout={statement_timeout_ms}"
+    silent_ms = statement_timeout_ms or ANSWER_S * 1000
+    return {
+        "options": options,
+        "connect_timeout": min(CONNECT_S, silent_ms // 1000),
+        # A server that vanished without a word acknowledges no packet: its link is broken after this, not after hours.
+        "tcp_user_timeout": silent_ms,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 2,
+    }
+
+
+def watch_links(engine: sa.Engine) -> None:
+    """Whoever meets a standby loses the link, and with it every other one that the pool has."""
+
+    @sa.event.listens_for(engine, "handle_error")
+    def _lose_standby(context: sa.engine.ExceptionContext) -> None:
+        if getattr(context.original_exception, "sqlstate", None) == READ_ONLY_TRANSACTION:
+            context.is_disconnect = True
+
+
+def bound_waits(engine: sa.Engine, statement_timeout_ms: int | None) -> None:
+    """Give a blocking engine `BoundedLink`s."""
+
+    @sa.event.listens_for(engine, "do_connect")
+    def _connect(_dialect: object, _record: object, arguments: Any, parameters: Any) -> BoundedLink:
+        link = BoundedLink.connect(*arguments, **parameters)
+        if statement_timeout_ms is not None:
+            link.answer_s = statement_timeout_ms / 1000 + MARGIN_S
+        return link
+
+
+class BoundedLink(psycopg.Connection[Any]):
+    answer_s: float = ANSWER_S
+
+    def wait(self, gen: PQGen[T], interval: float = WAIT_INTERVAL_S, timeout: float | None = None) -> T:
+        try:
+            return super().wait(gen, interval, timeout or self.answer_s)
+        except psycopg.OperationalError:
+            _give_up(self.pgconn)
+            raise
+
+
+class AsyncBoundedLink(psycopg.AsyncConnection[Any]):
+    async def wait(
+        self,
+        gen: PQGen[T],
+        interval: float = WAIT_INTERVAL_S,
+        timeout: float | None = None,  # noqa: ASYNC109 - psycopg's own
+    ) -> T:
+        try:
+            return await super().wait(gen, interval, timeout or ANSWER_S)
+        except psycopg.OperationalError:
+            _give_up(self.pgconn)
+            raise
+
+
+def _give_up(link: psycopg.pq.abc.PGconn) -> None:
+    """Close a link whose statement is still under way: nothing that comes over it later is of use to anybody."""
+    if link.transaction_status == TransactionStatus.ACTIVE:
+        link.finish()
