@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from tests.contract.crew import reached
 from tests.contract.redis_losses import Loss, forget_all, forget_newest
 from tests.contract.worker import GUARD_S, Settled, Worker, look
 from tests.fakes.provider import asks, says
@@ -12,6 +13,7 @@ from tests.fakes.rows import tool_use
 from runyard import RunContext, tool
 from runyard.db import boundaries, claims
 from runyard.db.claims import Claim
+from runyard.errors import ProviderError
 from runyard.frames import Frame
 from runyard.lifecycle.endings import stored_ending
 from runyard.runs import RunStatus
@@ -19,6 +21,7 @@ from runyard_workers import closer as closer_module
 from runyard_workers import flusher, output
 from runyard_workers.closer import Closer
 from runyard_workers.execution import Execution
+from runyard_workers.providers.model import TextDelta
 from runyard_workers.stream_writer import StreamWriter
 
 pytestmark = pytest.mark.anyio
@@ -97,6 +100,46 @@ async def test_frames_lost_between_two_workers_are_made_good_at_once(worker: Wor
     settled = (await worker.execute(await worker.claim_queued())).check(seen=seen)
     assert settled.events("rewind") == [RESET]
     assert settled.invocation.frame_base == settled.frames[0].seq
+
+
+async def half_said(worker: Worker) -> tuple[list[Frame], Claim]:
+    """A run whose first words were seen, and lost by Redis, before any row accounts for them; it goes on."""
+    begun = asyncio.Event()
+    worker.script([TextDelta("Half an "), begun.set, asyncio.Event()])
+    claim = await worker.claim()
+    running = asyncio.create_task(worker.execution(claim).run())
+    await reached(begun)
+    seen = await worker.seen(claim)
+    running.cancel()
+    await asyncio.wait([running])
+    return seen, claim
+
+
+async def test_words_lost_before_any_row_was_stored_are_made_good_by_the_next_worker(worker: Worker) -> None:
+    """Nothing is committed that could be missed: that the stream is gone is all that tells of it."""
+    seen, first = await half_said(worker)
+    await worker.database.write(claims.give_back, first.run.id, first.run.generation)
+    await forget_all(worker, first.invocation.stream_id)
+    worker.script(says("A whole ", "answer."))
+    settled = (await worker.execute(await worker.claim_queued())).check(seen=seen)
+    assert settled.events("rewind") == [RESET]
+
+
+async def test_words_lost_before_a_failure_are_withdrawn(worker: Worker) -> None:
+    seen: list[Frame] = []
+
+    async def lose_what_was_said() -> None:
+        seen.extend(await worker.seen(claim))
+        await forget_all(worker, claim.invocation.stream_id)
+
+    async def notice() -> None:
+        await worker.seen(claim)
+
+    worker.script([TextDelta("Half an "), lose_what_was_said, TextDelta("answer"), notice, ProviderError("refused")])
+    claim = await worker.claim()
+    settled = (await worker.execute(claim)).check(seen=seen)
+    assert settled.run.status is RunStatus.FAILED
+    assert settled.order == ["rewind", "message", "error"]
 
 
 @pytest.mark.parametrize("run_id", ["redis-2", None])

@@ -80,10 +80,11 @@ async def test_text_of_committed_steps_is_kept(worker: Worker) -> None:
     assert settled.events("tool_start") == [{"id": "toolu_1", "name": "lookup", "input": {}}]
 
 
-async def test_a_run_that_had_shown_nothing_is_not_rewound(worker: Worker) -> None:
+async def test_a_stream_that_its_first_worker_never_made_begins_as_one_that_was_lost(worker: Worker) -> None:
+    """Nothing tells the two apart."""
     worker.script(says("Hi."))
     settled = (await worker.execute(await give_back(worker, await worker.claim()))).check()
-    assert settled.order == ["status", "", "message", "result"]
+    assert settled.order == ["rewind", "status", "", "message", "result"]
 
 
 async def test_each_call_goes_on_as_the_ledger_says(worker: Worker, block: threading.Event) -> None:

@@ -36,6 +36,7 @@ class Output:
         self._redis_run_id = claim.invocation.redis_run_id
         self._base = claim.invocation.frame_base or 0
         self._sent = claim.invocation.last_frame or 0  # before it was handed over
+        self._is_takeover = claim.is_takeover
         self._fresh = not claim.is_takeover
         self._sinks: dict[str | None, Sink] = {}
         self.writer: StreamWriter = services.flusher.open(claim.invocation.stream_id, held.generation)
@@ -99,7 +100,7 @@ class Output:
         if self.writer.state is WriterState.CLOSED:
             return  # settled by another
         was_handed_over = self.writer.last == self._sent > 0
-        if self.writer.broken or self.writer.last < kept or await self._is_other_redis():
+        if self.writer.broken or self.writer.last < kept or self._is_gone() or await self._is_other_redis():
             await self._reset(rows)
         elif self.writer.last > kept:
             self._rewind(kept, rows)
@@ -147,6 +148,8 @@ class Output:
         """
         self._shut_all()
         kept = self.kept_last(rows)
+        if self.writer.broken:
+            return max(kept, self.writer.last)  # readers may have as many; whoever closes the stream begins it anew
         if self.writer.state is not WriterState.LIVE or self.writer.last == kept:
             return kept  # whoever closes the stream withdraws what Redis has of it
         return self._rewind(kept, rows)
@@ -176,6 +179,10 @@ class Output:
     def _shut(self, call_id: str | None) -> None:
         if sink := self._sinks.pop(call_id, None):
             sink.shut()
+
+    def _is_gone(self) -> bool:
+        """Whether this worker takes the run over and did not find its stream: readers may have any number of it."""
+        return self._is_takeover and self.writer.is_made_anew
 
     async def _is_other_redis(self) -> bool:
         """Asked after the stream was opened: a restart before that shows here, a later one in the writer's answers.

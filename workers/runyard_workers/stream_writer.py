@@ -57,6 +57,8 @@ class StreamWriter:
         """The highest number given to a frame."""
         self.acked = 0
         """The highest number known to be in Redis."""
+        self.is_made_anew = False
+        """Redis did not have the stream when it was opened."""
         self.unsent_bytes = 0
         self._unsent: deque[Payload] = deque()  # numbers acked + 1 to last
         self._on_bytes = on_bytes
@@ -122,6 +124,7 @@ class StreamWriter:
         self._epoch += 1
         self.state = WriterState.LIVE
         self._in_doubt = False
+        self.is_made_anew = False
         self._base = base
         self._reset_count = len(frames)
         self.acked = base - 1
@@ -190,7 +193,7 @@ class StreamWriter:
             case _, Status.CLOSED:
                 self._stop(WriterState.CLOSED)
             case Open(), Status.OK:
-                self._take_open(answer.last)
+                self._take_open(answer)
             case Touch(), Status.OK:
                 self._touch_due = False
             case Reset(), Status.OK:
@@ -216,10 +219,11 @@ class StreamWriter:
         self._stop(WriterState.BROKEN)
         self.last = max(self.last, answer.last)
 
-    def _take_open(self, last: int) -> None:
+    def _take_open(self, answer: Answer) -> None:
         self._is_open = True
+        self.is_made_anew = answer.created
         if self.last == self.acked:
-            self.last = self.acked = last
+            self.last = self.acked = answer.last
         if not self._opening.done():
             self._opening.set_result(None)
 
