@@ -24,15 +24,22 @@ class Relay:
         self._links: set[asyncio.Task[None]] = set()
         self.url = ""
         self.cut: Cut | None = None
+        self.commits = 0
+        """How many clients have sent."""
 
     async def serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         """One link, from its first byte to its last."""
-        from_server, to_server = await asyncio.open_connection(self._target.host, self._target.port or 5432)
+        try:
+            from_server, to_server = await asyncio.open_connection(self._target.host, self._target.port or 5432)
+        except OSError:  # there is no server now
+            to_client.close()
+            return
         answer_is_lost = False
 
         async def upstream() -> None:
             nonlocal answer_is_lost
             while chunk := await from_client.read(65_536):
+                self.commits += COMMIT in chunk
                 if self.cut is not None and COMMIT in chunk:
                     cut, self.cut = self.cut, None
                     if cut is Cut.BEFORE:

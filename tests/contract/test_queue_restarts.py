@@ -9,7 +9,7 @@ import structlog
 from tests.contract.listening import Gate, listening, opening, publishing, sent, wake
 from tests.contract.queue_sides import rabbitmq_side, redis_side
 from tests.integration.processes import eventually
-from tests.mortal_brokers import MortalBroker, mortal_rabbitmq, mortal_redis
+from tests.mortal_servers import MortalServer, mortal_rabbitmq, mortal_redis
 
 pytestmark = [pytest.mark.anyio, pytest.mark.services, pytest.mark.usefixtures("impatient")]
 
@@ -24,7 +24,7 @@ PREFIX = "runyard"
     ],
 )
 async def test_what_was_sent_before_a_kill_comes_after_it(
-    mortal_broker: Callable[[], AbstractContextManager[MortalBroker]],
+    mortal_broker: Callable[[], AbstractContextManager[MortalServer]],
     side_of: Callable[[str, str], AbstractContextManager[Any]],
 ) -> None:
     with mortal_broker() as broker, opening(Gate()) as gate, structlog.testing.capture_logs() as logged:

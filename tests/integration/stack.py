@@ -17,7 +17,7 @@ from tests.clients.tokens import SECRET, token
 from tests.databases import postgres_database
 from tests.integration.processes import Process, eventually
 from tests.rabbitmq_servers import rabbitmq_server
-from tests.redis_servers import check_every_key_ends, redis_server, valkey_server
+from tests.redis_servers import redis_server, valkey_server
 from tests.standin import Standin
 
 from runyard.db.migrate import upgrade
@@ -59,17 +59,23 @@ def sqlite_and_valkey(folder: Path) -> Iterator[Backing]:
 @contextmanager
 def postgres_and_redis() -> Iterator[Backing]:
     """A database and a key prefix of its own on servers that others use too; both are gone afterwards."""
-    prefix = f"runyard-test-{secrets.token_hex(6)}"
     redis_url = redis_server()
-    with postgres_database() as database_url:
-        try:
-            yield Backing(
-                name="postgres", database_url=database_url, redis_url=redis_url, broker_url=redis_url, prefix=prefix
-            )
-        finally:
-            with redis.Redis.from_url(redis_url) as client:
-                for key in client.scan_iter(f"{prefix}*", count=1000):
-                    client.delete(key)
+    with postgres_database() as database_url, prefix_of_ones_own(redis_url) as prefix:
+        yield Backing(
+            name="postgres", database_url=database_url, redis_url=redis_url, broker_url=redis_url, prefix=prefix
+        )
+
+
+@contextmanager
+def prefix_of_ones_own(redis_url: str) -> Iterator[str]:
+    """Its keys are gone afterwards."""
+    prefix = f"runyard-test-{secrets.token_hex(6)}"
+    try:
+        yield prefix
+    finally:
+        with redis.Redis.from_url(redis_url) as client:
+            for key in client.scan_iter(f"{prefix}*", count=1000):
+                client.delete(key)
 
 
 @contextmanager
@@ -97,19 +103,6 @@ class Stack:
     @property
     def gateway(self) -> "Gateway":
         return self.gateways[0]
-
-    @contextmanager
-    def used_by_one_test(self) -> Iterator[None]:
-        """What the test scripted is forgotten after it, and nothing that it left in Redis stays for ever.
-
-        Raises:
-            AssertionError: so it was not, or the stand-in met what the test did not foresee.
-        """
-        yield
-        unexpected = list(self.standin.unexpected)
-        self.standin.reset()
-        assert not unexpected, f"the stand-in met what no test foresaw: {unexpected}"
-        check_every_key_ends(self.redis, self.backing.prefix)
 
     def environment(self, **settings: str) -> dict[str, str]:
         """Of a process: nothing of this machine's own settings reaches it, what is given comes last."""

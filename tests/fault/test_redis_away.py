@@ -1,0 +1,154 @@
+"""Redis goes away under fifty runs, is emptied, comes back as another one: runs go on, and so do their readers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import pytest
+from tests.clients.answer import answer_text, is_terminal
+from tests.clients.api import Api, replay
+from tests.clients.sse import Event
+from tests.contract.queue_sides import redis_side
+from tests.databases import postgres_database
+from tests.fault.conftest import Fleet
+from tests.fault.crew import Crew, working
+from tests.fault.held import TEXT, end_well, held_runs, let_go
+from tests.fault.readers import run_of
+from tests.integration.processes import GUARD_S, eventually
+from tests.integration.stack import Backing, Stack, prefix_of_ones_own, serving, standing_by
+from tests.mortal_servers import MortalServer, forgetful_redis
+from tests.redis_servers import redis_server
+from tests.relay import Relay, relay_before
+from tests.standin import hold, says
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+
+RUNS_OF_A_KIND = 14
+LONG_RUNS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgetfulFleet(Fleet):
+    """One gateway and one worker for each of two ways to the frames; messages take another one."""
+
+    server: MortalServer
+    ways: tuple[Relay, Relay]
+    crew: Crew
+
+
+@pytest.fixture(scope="module")
+async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ForgetfulFleet]:
+    broker_url = redis_server()
+    with (
+        forgetful_redis() as server,
+        postgres_database() as database_url,
+        prefix_of_ones_own(broker_url) as prefix,
+        redis_side(broker_url, prefix) as side,
+        relay_before(server.url) as one,
+        relay_before(server.url) as another,
+    ):
+        backing = Backing(
+            name="postgres", database_url=database_url, redis_url=server.url, broker_url=broker_url, prefix=prefix
+        )
+        async with (
+            standing_by(backing, tmp_path_factory.mktemp("forgetful-fleet")) as stack,
+            working(stack) as crew,
+            AsyncExitStack() as exits,
+        ):
+            ways = (one, another)
+            joining = asyncio.gather(*(crew.join(RUNYARD_REDIS_URL=way.url) for way in ways))
+            processes = [
+                exits.enter_context(stack.process("runyard_gateway", RUNYARD_REDIS_URL=way.url)) for way in ways
+            ]
+            stack.gateways += [await exits.enter_async_context(serving(process)) for process in processes]
+            await joining
+            yield ForgetfulFleet(stack=stack, broker=side, server=server, ways=ways, crew=crew)
+            assert [process.complaints() for process in processes] == [[]] * len(ways)
+
+
+async def test_fifty_runs_go_on_without_redis_and_their_readers_after_it(
+    fleet: ForgetfulFleet, stack: Stack, unique: str
+) -> None:
+    """For one half of the fleet it refuses links, for the other it takes what it is sent and never answers."""
+    after = stack.standin.gate(f"{unique}-after")
+    stack.standin.answers(
+        says("Let me look. ", hold(unique), "All ", hold(after.name), "done."), by="turn", contains="<long>"
+    )
+    stack.standin.answers(says("Short."), by="turn", contains="<short>")
+    async with held_runs(stack, unique, of_a_kind=RUNS_OF_A_KIND) as readings, AsyncExitStack() as readers:
+        long = [
+            await readers.enter_async_context(stack.gateways[number % 2].user("reader").streaming("talker", "<long>"))
+            for number in range(LONG_RUNS)
+        ]
+        for reading in long:
+            await reading.until_text("Let me look. ")
+        refusing, silent = fleet.ways
+        refusing.refuse()
+        silent.fall_silent()
+        let_go(stack, unique)
+        ending = {run_of(reading) for reading in readings}
+        await eventually(lambda: ending <= completed(stack), "end of all runs that can end")
+        await after.reached(LONG_RUNS)
+        for gateway in stack.gateways:
+            assert (await gateway.user().run("talker", "<short>"))["text"] == "Short."
+        for worker in fleet.crew.workers:
+            await worker.logged("stream closed late")
+        silent.cut()
+        silent.recover()
+        refusing.recover()
+        after.release()
+        await end_well(stack, [*readings, *long])
+
+    for reading in [*readings, *long]:
+        await eventually(lambda reading=reading: closed(stack, run_of(reading)), "closed stream", guard_s=GUARD_S)
+        for gateway in stack.gateways:
+            whole(await replay(gateway.user("reader"), reading.stream_id))
+
+
+def completed(stack: Stack) -> set[str]:
+    return {run_id for (run_id,) in stack.execute("SELECT id FROM agent_runs WHERE status = 'completed'")}
+
+
+def closed(stack: Stack, run_id: str) -> bool:
+    return bool(stack.execute("SELECT id FROM agent_invocations WHERE run_id = :run AND stream_closed", run=run_id))
+
+
+def whole(events: list[Event], text: str = TEXT) -> None:
+    """A stream as it is told to somebody who comes late."""
+    assert answer_text(events) == text
+    assert [is_terminal(event) for event in events].index(True) == len(events) - 1
+
+
+@pytest.mark.parametrize("loss", ["emptied", "restarted"])
+async def test_what_redis_forgot_is_told_again(fleet: ForgetfulFleet, stack: Stack, unique: str, loss: str) -> None:
+    stack.standin.answers(says("Sho", "rt."), by="turn", contains="<short>")
+    apis = [gateway.user("reader") for gateway in stack.gateways]
+    settled = [await read_half(api) for api in apis for _ in range(2)]
+    async with held_runs(stack, unique, of_a_kind=4) as readings:
+        for reading in readings:
+            await reading.until(lambda event: event.type == "")
+        if loss == "emptied":
+            stack.redis.flushall()
+        else:
+            fleet.server.kill()
+            fleet.server.start()
+        for stream_id, cursor in settled:
+            for api in apis:
+                whole(await replay(api, stream_id), "Short.")
+                whole(await replay(api, stream_id, cursor), "Short.")
+        let_go(stack, unique)
+        await end_well(stack, readings)
+        for reading in readings:
+            [reset] = [event for event in reading.events if event.type == "rewind"]
+            assert reset.seq is not None
+            assert reset.seq > 1_000_000
+
+
+async def read_half(api: Api) -> tuple[str, str]:
+    """The stream of a run that has ended, and the cursor of a reader that left in the middle."""
+    async with api.streaming("talker", "<short>") as reading:
+        await reading.until(lambda event: event.type == "")
+        cursor = reading.last_event_id
+        await reading.rest()
+    return reading.stream_id, cursor
