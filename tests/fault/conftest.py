@@ -32,11 +32,8 @@ async def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 @pytest.fixture
 def stack(fleet: Fleet) -> Iterator[Stack]:
     """What one test scripted is forgotten after it."""
-    stack = fleet.stack
-    yield stack
-    unexpected = list(stack.standin.unexpected)
-    stack.standin.reset()
-    assert not unexpected, f"the stand-in met what no test foresaw: {unexpected}"
+    with fleet.stack.used_by_one_test():
+        yield fleet.stack
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ made of is imported with the first of them: unit tests wait for no database driv
 
 import secrets
 from collections.abc import AsyncIterator, Generator, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,16 +46,8 @@ async def postgres_stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncItera
 def stack(request: pytest.FixtureRequest) -> Iterator["Stack"]:
     """SQLite with a Valkey of its own, and Postgres with Redis. What one test scripted is forgotten after it."""
     found: Stack = request.getfixturevalue(f"{request.param}_stack")
-    with _used_by_one_test(found):
+    with found.used_by_one_test():
         yield found
-
-
-@contextmanager
-def _used_by_one_test(stack: "Stack") -> Iterator[None]:
-    yield
-    unexpected = list(stack.standin.unexpected)
-    stack.standin.reset()
-    assert not unexpected, f"the stand-in met what no test foresaw: {unexpected}"
 
 
 @pytest.fixture

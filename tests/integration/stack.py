@@ -17,7 +17,7 @@ from tests.clients.tokens import SECRET, token
 from tests.databases import postgres_database
 from tests.integration.processes import Process, eventually
 from tests.rabbitmq_servers import rabbitmq_server
-from tests.redis_servers import redis_server, valkey_server
+from tests.redis_servers import check_every_key_ends, redis_server, valkey_server
 from tests.standin import Standin
 
 from runyard.db.migrate import upgrade
@@ -103,6 +103,19 @@ class Stack:
     @property
     def gateway(self) -> "Gateway":
         return self.gateways[0]
+
+    @contextmanager
+    def used_by_one_test(self) -> Iterator[None]:
+        """What the test scripted is forgotten after it, and nothing that it left in Redis stays for ever.
+
+        Raises:
+            AssertionError: so it was not, or the stand-in met what the test did not foresee.
+        """
+        yield
+        unexpected = list(self.standin.unexpected)
+        self.standin.reset()
+        assert not unexpected, f"the stand-in met what no test foresaw: {unexpected}"
+        check_every_key_ends(self.redis, self.backing.prefix)
 
     def environment(self, **settings: str) -> dict[str, str]:
         """Of a process: nothing of this machine's own settings reaches it, what is given comes last."""

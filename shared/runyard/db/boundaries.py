@@ -13,12 +13,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.blocks import Block
 from runyard.db.claims import GivenBack
-from runyard.db.inputs import replacement_of, take_steering, user_content, waiting_inputs
-from runyard.db.locks import lock_claimed
+from runyard.db.inputs import folding, replacement_of, steering_of, user_content, waiting_inputs
+from runyard.db.locks import claimed, lock_claimed, write_claimed
 from runyard.db.records import Input, Message, Run
 from runyard.db.tables import agent_invocations, agent_runs
-from runyard.db.transcripts import AssistantTurn, append_assistant_row, append_user_row
-from runyard.db.turns import FinishedCall, Held, Totals, store_result
+from runyard.db.together import Update, Values, Write
+from runyard.db.transcripts import AssistantTurn, appending, assistant_row, user_row
+from runyard.db.turns import INVOCATION_STEPPED, TOTAL_COLUMNS, FinishedCall, Held, Totals, store_result
 from runyard.runs import RunEvent, RunStatus, after
 
 
@@ -50,8 +51,19 @@ class Boundary:
     replacement: GivenBack | None = None
 
 
-_change_run = sa.update(agent_runs).where(agent_runs.c.id == sa.bindparam("run"))
-_change_invocation = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
+_RUN_ANSWERED = Update(table=agent_runs, columns=("last_seq", "last_activity_at"), where=claimed)
+_RUN_STEERED = Update(table=agent_runs, columns=(*_RUN_ANSWERED.columns, *TOTAL_COLUMNS), where=claimed)
+_RUN_SETTLED = Update(
+    table=agent_runs,
+    columns=(*_RUN_STEERED.columns, "worker_id", "cancel_requested", "status", "error"),
+    where=claimed,
+)
+_RUN_REPLACED = Update(table=agent_runs, columns=(*_RUN_SETTLED.columns, "invocation_id", "rank"), where=claimed)
+_INVOCATION_SETTLED = Update(
+    table=agent_invocations,
+    columns=("status", "result", "error", "last_frame", "last_seq", "settled_at", *TOTAL_COLUMNS),
+    where=agent_invocations.c.id == sa.bindparam("invocation"),
+)
 
 
 async def append_results(
@@ -72,10 +84,10 @@ async def append_results(
     for call in finished:
         await store_result(connection, held, assistant_seq, call, at=at)
     seq = assistant_seq + 1
-    steered = await take_steering(connection, held.run_id, held.invocation_id, seq)
-    content = user_content(results, steered)
-    row = await append_user_row(connection, held.run_id, held.invocation_id, seq, content, at=at)
-    await _update_run(connection, held, last_seq=seq, last_activity_at=at)
+    steered = steering_of(await waiting_inputs(connection, run.id), held.invocation_id, seq)
+    row = user_row(run.id, held.invocation_id, seq, user_content(results, steered), at=at)
+    change = (_RUN_ANSWERED, {"last_seq": seq, "last_activity_at": at})
+    await write_claimed(connection, run.id, held.generation, change, *_appending(held, [row], steered))
     return Boundary(appended=(row,), steered=steered, cancel_requested=run.cancel_requested)
 
 
@@ -100,22 +112,33 @@ async def end_turn(
         GenerationLost: the run belongs to another worker.
     """
     run = await lock_claimed(connection, held.run_id, held.generation)
-    rows = [] if turn is None else [await append_assistant_row(connection, run.id, held.invocation_id, turn, at=at)]
-    seq = run.last_seq + len(rows)
-    steered = await take_steering(connection, run.id, held.invocation_id, seq + 1)
-    rows += await _append_answers(connection, held, seq, results, steered, at=at)
-    seq = run.last_seq + len(rows)
+    waiting = await waiting_inputs(connection, run.id)
+    rows = [] if turn is None else [assistant_row(run.id, held.invocation_id, turn, at=at)]
+    steered = steering_of(waiting, held.invocation_id, run.last_seq + len(rows) + 1)
+    rows += _answers(held, run.last_seq + len(rows), results, steered, at=at)
     if steered and not run.cancel_requested:
-        await _update_run(connection, held, last_seq=seq, last_activity_at=at, **totals.run_values())
-        await _update_invocation(connection, held, **totals.invocation_values())
+        change = {"last_seq": run.last_seq + len(rows), "last_activity_at": at, **totals.run_values()}
+        invocation = {"invocation": held.invocation_id, **totals.invocation_values()}
+        await write_claimed(
+            connection,
+            run.id,
+            held.generation,
+            (_RUN_STEERED, change),
+            *_appending(held, rows, steered),
+            (INVOCATION_STEPPED, invocation),
+        )
         return Boundary(appended=tuple(rows), steered=steered, cancel_requested=False)
     settlement = conclude(rows, run.cancel_requested, [])
-    return Boundary(
-        appended=tuple(rows),
+    return await _settle(
+        connection,
+        run,
+        held,
+        rows=rows,
         steered=steered,
-        cancel_requested=run.cancel_requested,
+        waiting=waiting,
         settlement=settlement,
-        replacement=await _settle(connection, run, held, settlement, totals, last_seq=seq, at=at),
+        totals=totals,
+        at=at,
     )
 
 
@@ -136,82 +159,95 @@ async def fail_turn(
         GenerationLost: the run belongs to another worker.
     """
     run = await lock_claimed(connection, held.run_id, held.generation)
-    steered: tuple[Input, ...] = ()
-    if run.cancel_requested:
-        steered = await take_steering(connection, run.id, held.invocation_id, run.last_seq + 1)
-    rows = await _append_answers(connection, held, run.last_seq, results, steered, at=at)
     waiting = await waiting_inputs(connection, run.id)
-    unanswered = [item for item in waiting if item.invocation_id == held.invocation_id]
-    settlement = conclude(rows, run.cancel_requested, unanswered)
-    return Boundary(
-        appended=tuple(rows),
+    of_this = [item for item in waiting if item.invocation_id == held.invocation_id]
+    steered = steering_of(of_this, held.invocation_id, run.last_seq + 1) if run.cancel_requested else ()
+    rows = _answers(held, run.last_seq, results, steered, at=at)
+    settlement = conclude(rows, run.cancel_requested, [] if steered else of_this)
+    return await _settle(
+        connection,
+        run,
+        held,
+        rows=rows,
         steered=steered,
-        cancel_requested=run.cancel_requested,
+        waiting=waiting,
         settlement=settlement,
-        replacement=await _settle(connection, run, held, settlement, totals, last_seq=run.last_seq + len(rows), at=at),
+        totals=totals,
+        at=at,
     )
 
 
-async def _append_answers(
-    connection: AsyncConnection, held: Held, seq: int, results: Sequence[Block], steered: Sequence[Input], *, at: int
-) -> list[Message]:
+def _answers(held: Held, seq: int, results: Sequence[Block], steered: Sequence[Input], *, at: int) -> list[Message]:
     """One user row behind row `seq`, if there is anything to say in it."""
     if not results and not steered:
         return []
-    content = user_content(results, steered)
-    return [await append_user_row(connection, held.run_id, held.invocation_id, seq + 1, content, at=at)]
+    return [user_row(held.run_id, held.invocation_id, seq + 1, user_content(results, steered), at=at)]
+
+
+def _appending(held: Held, rows: Sequence[Message], steered: Sequence[Input]) -> list[tuple[Write, Values]]:
+    """The rows, and the steering that the last of them holds."""
+    writes = [appending(row) for row in rows]
+    return [*writes, folding(held.run_id, held.invocation_id, rows[-1].seq)] if steered else writes
 
 
 async def _settle(
     connection: AsyncConnection,
     run: Run,
     held: Held,
+    *,
+    rows: Sequence[Message],
+    steered: tuple[Input, ...],
+    waiting: Sequence[Input],
     settlement: Settlement,
     totals: Totals,
-    *,
-    last_seq: int,
     at: int,
-) -> GivenBack | None:
+) -> Boundary:
     """End the invocation and the run; where a caller replaced the invocation, the run is queued with the next one."""
-    status = after(RunStatus.RUNNING, settlement.event)
-    values: dict[str, Any] = {"status": status, "error": settlement.error}
-    replacement = replacement_of(await waiting_inputs(connection, run.id), held.invocation_id)
-    if replacement is not None:
-        values = {
-            "status": after(RunStatus.RUNNING, RunEvent.REPLACE),
-            "error": None,
-            "invocation_id": replacement.invocation_id,
-            "rank": replacement.created_at,
-        }
-    await _update_run(
-        connection,
-        held,
-        worker_id=None,
-        cancel_requested=False,
-        last_seq=last_seq,
-        last_activity_at=at,
-        **values,
+    replacement = replacement_of(waiting, held.invocation_id)
+    last_seq = run.last_seq + len(rows)
+    change = {
+        "worker_id": None,
+        "cancel_requested": False,
+        "last_seq": last_seq,
+        "last_activity_at": at,
+        **_settled(settlement, replacement),
         **totals.run_values(),
-    )
-    await _update_invocation(
-        connection,
-        held,
-        status=status,
-        result=settlement.result,
-        error=settlement.error,
-        last_frame=settlement.last_frame,
-        last_seq=last_seq,
-        settled_at=at,
+    }
+    invocation = {
+        "invocation": held.invocation_id,
+        "status": after(RunStatus.RUNNING, settlement.event),
+        "result": settlement.result,
+        "error": settlement.error,
+        "last_frame": settlement.last_frame,
+        "last_seq": last_seq,
+        "settled_at": at,
         **totals.invocation_values(),
+    }
+    await write_claimed(
+        connection,
+        run.id,
+        held.generation,
+        (_RUN_SETTLED if replacement is None else _RUN_REPLACED, change),
+        *_appending(held, rows, steered),
+        (_INVOCATION_SETTLED, invocation),
     )
+    return Boundary(
+        appended=tuple(rows),
+        steered=steered,
+        cancel_requested=run.cancel_requested,
+        settlement=settlement,
+        replacement=None
+        if replacement is None
+        else GivenBack(run_id=run.id, invocation_id=replacement.invocation_id, queue=run.queue),
+    )
+
+
+def _settled(settlement: Settlement, replacement: Input | None) -> Values:
     if replacement is None:
-        return None
-    return GivenBack(run_id=run.id, invocation_id=replacement.invocation_id, queue=run.queue)
-
-
-async def _update_run(connection: AsyncConnection, held: Held, **values: Any) -> None:
-    await connection.execute(_change_run, {"run": held.run_id, **values})
-
-
-async def _update_invocation(connection: AsyncConnection, held: Held, **values: Any) -> None:
-    await connection.execute(_change_invocation, {"invocation": held.invocation_id, **values})
+        return {"status": after(RunStatus.RUNNING, settlement.event), "error": settlement.error}
+    return {
+        "status": after(RunStatus.RUNNING, RunEvent.REPLACE),
+        "error": None,
+        "invocation_id": replacement.invocation_id,
+        "rank": replacement.created_at,
+    }

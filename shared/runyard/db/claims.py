@@ -15,6 +15,8 @@ from runyard.db.engine import Database
 from runyard.db.inputs import fold_opening
 from runyard.db.records import Input, Invocation, Message, Run
 from runyard.db.tables import QUEUED, RUNNING, agent_invocations, agent_runs
+from runyard.db.together import Update, write_together
+from runyard.db.transcripts import appending
 from runyard.errors import WorkerGone
 from runyard.ids import InvocationId, RunId, WorkerId
 from runyard.runs import RunEvent, RunStatus, after
@@ -122,7 +124,11 @@ _best_of_group = (
 )
 _skip_locked = _best_of_group.with_for_update(skip_locked=True)
 _wait_locked = _best_of_group.with_for_update()
-_claim_run = sa.update(agent_runs).where(agent_runs.c.id == sa.bindparam("run"))
+_RUN_CLAIMED = Update(
+    table=agent_runs,
+    columns=("status", "worker_id", "generation", "agent_version", "last_seq", "last_activity_at"),
+    where=agent_runs.c.id == sa.bindparam("run"),
+)
 _claim_invocation = (
     sa.update(agent_invocations)
     .where(agent_invocations.c.id == sa.bindparam("invocation"))
@@ -201,8 +207,9 @@ async def take(
         "last_seq": appended.seq if appended else queued.last_seq,
         "last_activity_at": at,
     }
+    rows = [] if appended is None else [appending(appended)]
     try:
-        await connection.execute(_claim_run, {"run": queued.id, **claimed})
+        await write_together(connection, (_RUN_CLAIMED, {"run": queued.id, **claimed}), *rows)
     except sa.exc.IntegrityError as error:  # its foreign key to `workers`
         raise WorkerGone(worker_id) from error
     row = await connection.execute(

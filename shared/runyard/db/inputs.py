@@ -1,6 +1,7 @@
 """Inputs: rows of their own until they are folded into the transcript, each exactly once."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,7 +11,9 @@ from runyard.blocks import Block, Content, as_blocks, text_of
 from runyard.db.locks import lock_owned
 from runyard.db.reads import Owner
 from runyard.db.records import Input, Message, Run
-from runyard.db.tables import agent_inputs, agent_invocations, agent_messages
+from runyard.db.tables import agent_inputs, agent_invocations
+from runyard.db.together import Insert, Update, Values, Write
+from runyard.db.transcripts import user_row
 from runyard.errors import AlreadyFolded, InputQueueFull
 from runyard.ids import InputId, InvocationId, RunId
 
@@ -31,10 +34,10 @@ _has_begun = sa.exists().where(
 )
 _fold_due = sa.update(agent_inputs).where(_unfolded, sa.not_(_of_a_later_call)).returning(agent_inputs)
 _fold_opening = _fold_due.where(sa.not_(_has_begun))
-_fold_steering = (
-    sa.update(agent_inputs)
-    .where(_unfolded, agent_inputs.c.invocation_id == sa.bindparam("invocation"))
-    .returning(agent_inputs)
+_STEERING_FOLDED = Update(
+    table=agent_inputs,
+    columns=("folded_in_seq",),
+    where=sa.and_(_unfolded, agent_inputs.c.invocation_id == sa.bindparam("invocation")),
 )
 _waiting = sa.select(agent_inputs).where(_unfolded).order_by(agent_inputs.c.position)
 _folded_in = (
@@ -45,8 +48,9 @@ _folded_in = (
 _highest = sa.select(sa.func.coalesce(sa.func.max(agent_inputs.c.position), 0)).where(
     agent_inputs.c.run_id == sa.bindparam("run")
 )
-_append = sa.insert(agent_messages)
-_insert = sa.insert(agent_inputs)
+_ADDED = Insert(
+    table=agent_inputs, columns=("id", "run_id", "invocation_id", "position", "opens", "content", "created_at")
+)
 _find = sa.select(agent_inputs).where(
     agent_inputs.c.run_id == sa.bindparam("run"), agent_inputs.c.id == sa.bindparam("input")
 )
@@ -55,31 +59,31 @@ _drop = sa.delete(agent_inputs).where(
 )
 
 
-async def add_input(
-    connection: AsyncConnection,
+async def next_position(connection: AsyncConnection, run_id: RunId) -> int:
+    """Of an input that is added to a run; the run lock is held."""
+    return int((await connection.execute(_highest, {"run": run_id})).scalar_one()) + 1
+
+
+def adding(
     run_id: RunId,
     invocation_id: InvocationId,
     input_id: InputId,
     content: Content,
     *,
+    position: int,
     opens: bool,
-    is_first: bool = False,
     at: int,
-) -> None:
-    """Store what a caller sent; the run lock is held. `is_first`: the run is new."""
-    position = 1 if is_first else int((await connection.execute(_highest, {"run": run_id})).scalar_one()) + 1
-    await connection.execute(
-        _insert,
-        {
-            "id": input_id,
-            "run_id": run_id,
-            "invocation_id": invocation_id,
-            "position": position,
-            "opens": opens,
-            "content": content,
-            "created_at": at,
-        },
-    )
+) -> tuple[Write, Values]:
+    """The write that stores what a caller sent, beside a change of its run."""
+    return _ADDED, {
+        "id": input_id,
+        "run_id": run_id,
+        "invocation_id": invocation_id,
+        "position": position,
+        "opens": opens,
+        "content": content,
+        "created_at": at,
+    }
 
 
 async def waiting_inputs(connection: AsyncConnection, run_id: RunId) -> list[Input]:
@@ -137,7 +141,7 @@ async def drop_inputs(connection: AsyncConnection, run_id: RunId, inputs: Sequen
 
 async def fold_opening(connection: AsyncConnection, run: Run, *, at: int) -> tuple[tuple[Input, ...], Message | None]:
     """Begin the run's newest invocation: what opens it, what steers it by now, and what earlier ones left unanswered,
-    as one user row.
+    as one user row, which the caller appends in the same transaction.
 
     Of one that a worker has begun before nothing is folded: what steers it waits for a boundary. The run lock is held.
     """
@@ -146,30 +150,29 @@ async def fold_opening(connection: AsyncConnection, run: Run, *, at: int) -> tup
     inputs = _in_order(await connection.execute(_fold_opening, parameters))
     if not inputs:
         return (), None
-    row: dict[str, Any] = {
-        "run_id": run.id,
-        "seq": seq,
-        "invocation_id": run.invocation_id,
-        "role": "user",
-        "content": user_content([], inputs),
-        "created_at": at,
-    }
-    await connection.execute(_append, row)
-    return inputs, Message(**row)
+    return inputs, user_row(run.id, run.invocation_id, seq, user_content([], inputs), at=at)
 
 
-async def take_steering(
-    connection: AsyncConnection, run_id: RunId, invocation_id: InvocationId, seq: int
-) -> tuple[Input, ...]:
-    """Mark what steers this invocation as folded into row `seq`, which the caller appends in the same transaction."""
-    parameters = {"run": run_id, "invocation": invocation_id, "folded_in_seq": seq}
-    return _in_order(await connection.execute(_fold_steering, parameters))
+def steering_of(waiting: Sequence[Input], invocation_id: InvocationId, seq: int) -> tuple[Input, ...]:
+    """What steers this invocation, of all that waits, as it is once it is folded into row `seq`."""
+    return tuple(replace(item, folded_in_seq=seq) for item in waiting if item.invocation_id == invocation_id)
+
+
+def folding(run_id: RunId, invocation_id: InvocationId, seq: int) -> tuple[Write, Values]:
+    """The write that folds what steers this invocation into row `seq`, appended in the same transaction.
+
+    The run lock was held when what waits was read: it folds those and no others.
+    """
+    return _STEERING_FOLDED, {"run": run_id, "invocation": invocation_id, "folded_in_seq": seq}
 
 
 async def take_due(
     connection: AsyncConnection, run_id: RunId, invocation_id: InvocationId, seq: int
 ) -> tuple[Input, ...]:
-    """The same, with what opens the invocation and what earlier ones left unanswered."""
+    """Fold what steers and what opens the invocation, and what earlier ones left unanswered, into row `seq`.
+
+    The caller appends the row in the same transaction.
+    """
     parameters = {"run": run_id, "invocation": invocation_id, "folded_in_seq": seq}
     return _in_order(await connection.execute(_fold_due, parameters))
 

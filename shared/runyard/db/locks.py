@@ -12,17 +12,19 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.db.records import Run
 from runyard.db.tables import agent_runs
+from runyard.db.together import Update, Values, Write, write_together
 from runyard.errors import GenerationLost
 from runyard.ids import RunId
 from runyard.runs import RunStatus
 
-_claimed = sa.and_(
+claimed = sa.and_(
     agent_runs.c.id == sa.bindparam("run"),
     agent_runs.c.generation == sa.bindparam("held_generation"),
     agent_runs.c.status == RunStatus.RUNNING,
 )
-_lock = sa.select(agent_runs).where(_claimed).with_for_update()
-_update = sa.update(agent_runs).where(_claimed)  # the columns to set are those of the parameters
+"""A run that its worker still holds; the parameters are those of `fence`."""
+
+_lock = sa.select(agent_runs).where(claimed).with_for_update()
 _lock_owned = (
     sa.select(agent_runs)
     .where(
@@ -34,26 +36,38 @@ _lock_owned = (
 )
 
 
+def fence(run_id: RunId, generation: int) -> dict[str, Any]:
+    return {"run": run_id, "held_generation": generation}
+
+
 async def lock_claimed(connection: AsyncConnection, run_id: RunId, generation: int) -> Run:
     """A worker's lock on a run it runs.
 
     Raises:
         GenerationLost: the run changed hands, or is settled.
     """
-    row = (await connection.execute(_lock, {"run": run_id, "held_generation": generation})).one_or_none()
+    row = (await connection.execute(_lock, fence(run_id, generation))).one_or_none()
     if row is None:
         raise GenerationLost(run_id)
     return Run(**row._mapping)
 
 
-async def update_claimed(connection: AsyncConnection, run_id: RunId, generation: int, **values: Any) -> None:
-    """`lock_claimed` and an UPDATE of the run in one statement: an UPDATE locks its row and re-checks its WHERE.
+async def write_claimed(
+    connection: AsyncConnection,
+    run_id: RunId,
+    generation: int,
+    change: tuple[Update, Values],
+    *others: tuple[Write, Values],
+) -> None:
+    """`lock_claimed`, a change of the run (an Update where `claimed`) and what depends on it.
+
+    An UPDATE locks its row and checks its WHERE again under the lock.
 
     Raises:
         GenerationLost: the run changed hands, or is settled.
     """
-    result = await connection.execute(_update, {"run": run_id, "held_generation": generation, **values})
-    if result.rowcount != 1:
+    update, values = change
+    if not await write_together(connection, (update, {**fence(run_id, generation), **values}), *others):
         raise GenerationLost(run_id)
 
 

@@ -9,8 +9,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runyard.blocks import Block, Content
 from runyard.db.records import Message
 from runyard.db.tables import agent_messages
+from runyard.db.together import Insert, Values, Write
 from runyard.ids import InvocationId, RunId
 
+_ROW = Insert(table=agent_messages, columns=tuple(agent_messages.c.keys()))
 _insert = sa.insert(agent_messages)
 
 
@@ -27,38 +29,36 @@ class AssistantTurn:
     last_frame: int
 
 
-async def append_assistant_row(
-    connection: AsyncConnection, run_id: RunId, invocation_id: InvocationId, turn: AssistantTurn, *, at: int
-) -> Message:
-    row: dict[str, Any] = {
-        "run_id": run_id,
-        "seq": turn.seq,
-        "invocation_id": invocation_id,
-        "role": "assistant",
-        "content": turn.content,
-        "model": turn.model,
-        "usage": turn.usage,
-        "cost": turn.cost,
-        "stop_reason": turn.stop_reason,
-        "duration_ms": turn.duration_ms,
-        "first_frame": turn.first_frame,
-        "last_frame": turn.last_frame,
-        "created_at": at,
-    }
-    await connection.execute(_insert, row)
-    return Message(**row)
+def assistant_row(run_id: RunId, invocation_id: InvocationId, turn: AssistantTurn, *, at: int) -> Message:
+    return Message(
+        run_id=run_id,
+        seq=turn.seq,
+        invocation_id=invocation_id,
+        role="assistant",
+        content=turn.content,
+        model=turn.model,
+        usage=turn.usage,
+        cost=turn.cost,
+        stop_reason=turn.stop_reason,
+        duration_ms=turn.duration_ms,
+        first_frame=turn.first_frame,
+        last_frame=turn.last_frame,
+        created_at=at,
+    )
 
 
-async def append_user_row(
-    connection: AsyncConnection, run_id: RunId, invocation_id: InvocationId, seq: int, content: Content, *, at: int
-) -> Message:
-    row: dict[str, Any] = {
-        "run_id": run_id,
-        "seq": seq,
-        "invocation_id": invocation_id,
-        "role": "user",
-        "content": content,
-        "created_at": at,
-    }
-    await connection.execute(_insert, row)
-    return Message(**row)
+def user_row(run_id: RunId, invocation_id: InvocationId, seq: int, content: Content, *, at: int) -> Message:
+    return Message(run_id=run_id, seq=seq, invocation_id=invocation_id, role="user", content=content, created_at=at)
+
+
+def appending(row: Message) -> tuple[Write, Values]:
+    """The write of a row, beside a change of its run."""
+    return _ROW, _values(row)
+
+
+async def append(connection: AsyncConnection, row: Message) -> None:
+    await connection.execute(_insert, _values(row))
+
+
+def _values(row: Message) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in _ROW.columns}

@@ -9,10 +9,11 @@ from typing import Any, Self
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runyard.db.locks import lock_claimed, update_claimed
+from runyard.db.locks import claimed, lock_claimed, write_claimed
 from runyard.db.records import Call, Invocation, Message, Run
 from runyard.db.tables import agent_calls, agent_invocations, agent_messages, agent_runs
-from runyard.db.transcripts import AssistantTurn, append_assistant_row
+from runyard.db.together import Update
+from runyard.db.transcripts import AssistantTurn, appending, assistant_row
 from runyard.ids import InvocationId, RunId
 from runyard.runs import CallState
 
@@ -85,7 +86,15 @@ _load_calls = sa.select(agent_calls).where(_of_turn).order_by(agent_calls.c.inde
 _start_calls = sa.update(agent_calls).where(_of_turn, agent_calls.c.index.in_(sa.bindparam("indexes", expanding=True)))
 _finish_call = sa.update(agent_calls).where(_of_turn, agent_calls.c.index == sa.bindparam("call"))
 _insert_calls = sa.insert(agent_calls)
-_change_invocation = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
+_set_frame_base = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
+
+TOTAL_COLUMNS = ("steps", "usage", "cost")
+"""Those of `Totals`, of a run and of an invocation."""
+
+_RUN_STEPPED = Update(table=agent_runs, columns=("last_seq", "last_activity_at", *TOTAL_COLUMNS), where=claimed)
+INVOCATION_STEPPED = Update(
+    table=agent_invocations, columns=TOTAL_COLUMNS, where=agent_invocations.c.id == sa.bindparam("invocation")
+)
 
 
 async def load_held(connection: AsyncConnection, held: Held) -> tuple[Run, Invocation]:
@@ -125,15 +134,15 @@ async def append_turn(
     Raises:
         GenerationLost: the run belongs to another worker.
     """
-    await update_claimed(
+    row = assistant_row(held.run_id, held.invocation_id, turn, at=at)
+    await write_claimed(
         connection,
         held.run_id,
         held.generation,
-        last_seq=turn.seq,
-        last_activity_at=at,
-        **totals.run_values(),
+        (_RUN_STEPPED, {"last_seq": turn.seq, "last_activity_at": at, **totals.run_values()}),
+        appending(row),
+        (INVOCATION_STEPPED, {"invocation": held.invocation_id, **totals.invocation_values()}),
     )
-    row = await append_assistant_row(connection, held.run_id, held.invocation_id, turn, at=at)
     if calls:
         await connection.execute(
             _insert_calls,
@@ -154,7 +163,6 @@ async def append_turn(
                 for index, call in enumerate(calls)
             ],
         )
-    await _update_invocation(connection, held, **totals.invocation_values())
     return row
 
 
@@ -207,7 +215,9 @@ async def set_frame_base(connection: AsyncConnection, held: Held, base: int, red
         GenerationLost: the run belongs to another worker.
     """
     await lock_claimed(connection, held.run_id, held.generation)
-    await _update_invocation(connection, held, frame_base=base, redis_run_id=redis_run_id)
+    await connection.execute(
+        _set_frame_base, {"invocation": held.invocation_id, "frame_base": base, "redis_run_id": redis_run_id}
+    )
 
 
 async def store_result(
@@ -226,7 +236,3 @@ async def store_result(
             "finished_at": at,
         },
     )
-
-
-async def _update_invocation(connection: AsyncConnection, held: Held, **values: Any) -> None:
-    await connection.execute(_change_invocation, {"invocation": held.invocation_id, **values})

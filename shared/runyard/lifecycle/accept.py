@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.db.idempotency import CallKey, KeyedCall, bind_key, take_key
-from runyard.db.inputs import add_input, check_room, replacement_of, waiting_inputs
+from runyard.db.inputs import adding, check_room, next_position, replacement_of, waiting_inputs
 from runyard.db.locks import lock_owned
 from runyard.db.records import Input, Run
 from runyard.db.tables import agent_inputs, agent_invocations, agent_runs
+from runyard.db.together import Insert, Update, Values, Write, write_together
 from runyard.errors import AgentMismatch, RunBusy, RunNotFound
 from runyard.ids import InputId, InvocationId, RequestId, RunId, StreamId
 from runyard.lifecycle.cancelling import settle_queued
@@ -21,11 +21,33 @@ from runyard.runs import BUSY, RunEvent, RunStatus, after
 
 ZERO_COST = {"amount": 0.0, "currency": "USD", "unpriced": False}
 
-_insert_run = {
-    name: insert(agent_runs).on_conflict_do_nothing().returning(agent_runs.c.id)
-    for name, insert in (("postgresql", postgresql.insert), ("sqlite", sqlite.insert))
-}
-_insert_invocation = sa.insert(agent_invocations)
+_NEW_RUN = Insert(
+    table=agent_runs,
+    columns=(
+        *("id", "tenant_id", "user_id", "agent", "queue", "session_id", "title", "metadata", "status", "generation"),
+        *("rank", "invocation_id", "cancel_requested", "steps", "last_seq", "usage", "cost"),
+        *("created_at", "last_activity_at"),
+    ),
+    unless_exists=True,
+)
+_RUN_STEERED = Update(
+    table=agent_runs, columns=("last_activity_at", "title", "metadata"), where=agent_runs.c.id == sa.bindparam("run")
+)
+_RUN_STOPPED = Update(
+    table=agent_runs, columns=(*_RUN_STEERED.columns, "cancel_requested", "queue"), where=_RUN_STEERED.where
+)
+_RUN_CONTINUED = Update(
+    table=agent_runs,
+    columns=(*_RUN_STOPPED.columns, "status", "rank", "invocation_id", "error"),
+    where=_RUN_STEERED.where,
+)
+_NEW_INVOCATION = Insert(
+    table=agent_invocations,
+    columns=(
+        *("id", "run_id", "stream_id", "request_id", "status", "roles", "options", "steps", "usage", "cost", "deaths"),
+        *("stream_closed", "created_at"),
+    ),
+)
 _lock_session_run = (
     sa.select(agent_runs)
     .where(
@@ -124,7 +146,6 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> Accepted:
 async def _accept(connection: AsyncConnection, turn: NewTurn) -> Accepted:
     run = await _run_to_continue(connection, turn)
     if run is None:
-        await _enqueue(connection, turn, turn.run_id, is_new=True)
         return _accepted(turn, turn.run_id, turn.session_id)
     earlier = await _accepted_before(connection, run, turn)
     if earlier is not None:
@@ -134,7 +155,6 @@ async def _accept(connection: AsyncConnection, turn: NewTurn) -> Accepted:
     if run.status in BUSY:
         return await _accept_busy(connection, run, turn)
     await _continue(connection, run, turn)
-    await _enqueue(connection, turn, run.id)
     return _accepted(turn, run.id, run.session_id)
 
 
@@ -176,7 +196,6 @@ async def _accept_busy(connection: AsyncConnection, run: Run, turn: NewTurn) -> 
             if settled.status in BUSY:
                 raise _replaced_already(run)
             await _continue(connection, replace(run, status=settled.status), turn)
-            await _enqueue(connection, turn, run.id)
             return replace(_accepted(turn, run.id, run.session_id), ending=settled.ending)
         case "cancel":
             if replacement_of(await waiting_inputs(connection, run.id), run.invocation_id) is not None:
@@ -198,8 +217,10 @@ async def _steer(
 ) -> Accepted:
     steering = [item for item in waiting if not item.opens]
     check_room(steering, turn.content)
-    await add_input(connection, run.id, invocation_id, turn.input_id, turn.content, opens=False, at=turn.at)
-    await _change(connection, run, last_activity_at=turn.at, **_described(turn))
+    position = await next_position(connection, run.id)
+    change = {"run": run.id, "last_activity_at": turn.at, **_described(run, turn)}
+    added = adding(run.id, invocation_id, turn.input_id, turn.content, position=position, opens=False, at=turn.at)
+    await write_together(connection, (_RUN_STEERED, change), added)
     return await _steering(connection, run, turn, invocation_id, queued=len(steering) + 1)
 
 
@@ -223,10 +244,9 @@ async def _steering(
 
 async def _replace(connection: AsyncConnection, run: Run, turn: NewTurn) -> Accepted:
     """Stop what runs; this call is next. Steering that waits is kept: what runs folds it as it stops."""
-    await _change(
-        connection, run, cancel_requested=True, queue=turn.queue, last_activity_at=turn.at, **_described(turn)
+    await _enqueue(
+        connection, run, turn, _RUN_STOPPED, cancel_requested=True, queue=turn.queue, last_activity_at=turn.at
     )
-    await _enqueue(connection, turn, run.id)
     return replace(_accepted(turn, run.id, run.session_id), waits_for_end=True)
 
 
@@ -234,36 +254,31 @@ def _replaced_already(run: Run) -> RunBusy:
     return RunBusy("Another call waits to take the place of what runs", runId=run.id, status=run.status)
 
 
-async def _enqueue(connection: AsyncConnection, turn: NewTurn, run_id: RunId, *, is_new: bool = False) -> None:
-    """The invocation and its opening input."""
-    await connection.execute(
-        _insert_invocation,
-        {
-            "id": turn.invocation_id,
-            "run_id": run_id,
-            "stream_id": turn.stream_id,
-            "request_id": turn.request_id,
-            "status": RunStatus.QUEUED,
-            "roles": list(turn.roles),
-            "options": turn.options,
-            "steps": 0,
-            "usage": {},
-            "cost": ZERO_COST,
-            "deaths": [],
-            "stream_closed": False,
-            "created_at": turn.at,
-        },
-    )
-    await add_input(
-        connection,
-        run_id,
-        turn.invocation_id,
-        turn.input_id,
-        turn.content,
-        opens=True,
-        is_first=is_new,
-        at=turn.at,
-    )
+async def _enqueue(connection: AsyncConnection, run: Run, turn: NewTurn, update: Update, **changes: Any) -> None:
+    """Change the run, and add the invocation with its opening input."""
+    position = await next_position(connection, run.id)
+    changed = (update, {"run": run.id, **changes, **_described(run, turn)})
+    await write_together(connection, changed, *_invocation_and_input(turn, run.id, position=position))
+
+
+def _invocation_and_input(turn: NewTurn, run_id: RunId, *, position: int) -> list[tuple[Write, Values]]:
+    invocation = {
+        "id": turn.invocation_id,
+        "run_id": run_id,
+        "stream_id": turn.stream_id,
+        "request_id": turn.request_id,
+        "status": RunStatus.QUEUED,
+        "roles": list(turn.roles),
+        "options": turn.options,
+        "steps": 0,
+        "usage": {},
+        "cost": ZERO_COST,
+        "deaths": [],
+        "stream_closed": False,
+        "created_at": turn.at,
+    }
+    opening = adding(run_id, turn.invocation_id, turn.input_id, turn.content, position=position, opens=True, at=turn.at)
+    return [(_NEW_INVOCATION, invocation), opening]
 
 
 async def _accepted_before(connection: AsyncConnection, run: Run, turn: NewTurn) -> Accepted | None:
@@ -280,7 +295,7 @@ async def _accepted_before(connection: AsyncConnection, run: Run, turn: NewTurn)
 
 
 async def _run_to_continue(connection: AsyncConnection, turn: NewTurn) -> Run | None:
-    """The run, locked; None when this call created it."""
+    """The run, locked; None when this call created it, with all that belongs to it."""
     if turn.continues is not None:
         run = await lock_owned(connection, turn.continues, tenant_id=turn.tenant_id, user_id=turn.user_id)
         if run is None:
@@ -309,38 +324,37 @@ async def _lock_session(connection: AsyncConnection, turn: NewTurn) -> Run | Non
 
 
 async def _create(connection: AsyncConnection, turn: NewTurn) -> bool:
-    """Whether the row was inserted: not when the run or its session exists."""
-    inserted = await connection.execute(
-        _insert_run[connection.dialect.name],
-        {
-            "id": turn.run_id,
-            "tenant_id": turn.tenant_id,
-            "user_id": turn.user_id,
-            "agent": turn.agent,
-            "queue": turn.queue,
-            "session_id": turn.session_id,
-            "title": turn.title,
-            "metadata": turn.metadata or {},
-            "status": RunStatus.QUEUED,
-            "generation": 0,
-            "rank": turn.at,
-            "invocation_id": turn.invocation_id,
-            "cancel_requested": False,
-            "steps": 0,
-            "last_seq": 0,
-            "usage": {},
-            "cost": ZERO_COST,
-            "created_at": turn.at,
-            "last_activity_at": turn.at,
-        },
-    )
-    return inserted.one_or_none() is not None
+    """Whether the run was inserted, with its invocation and input: not when the run or its session exists."""
+    run = {
+        "id": turn.run_id,
+        "tenant_id": turn.tenant_id,
+        "user_id": turn.user_id,
+        "agent": turn.agent,
+        "queue": turn.queue,
+        "session_id": turn.session_id,
+        "title": turn.title,
+        "metadata": turn.metadata or {},
+        "status": RunStatus.QUEUED,
+        "generation": 0,
+        "rank": turn.at,
+        "invocation_id": turn.invocation_id,
+        "cancel_requested": False,
+        "steps": 0,
+        "last_seq": 0,
+        "usage": {},
+        "cost": ZERO_COST,
+        "created_at": turn.at,
+        "last_activity_at": turn.at,
+    }
+    return await write_together(connection, (_NEW_RUN, run), *_invocation_and_input(turn, turn.run_id, position=1))
 
 
 async def _continue(connection: AsyncConnection, run: Run, turn: NewTurn) -> None:
-    await _change(
+    await _enqueue(
         connection,
         run,
+        turn,
+        _RUN_CONTINUED,
         status=after(run.status, RunEvent.TURN),
         rank=turn.at,
         queue=turn.queue,
@@ -348,15 +362,12 @@ async def _continue(connection: AsyncConnection, run: Run, turn: NewTurn) -> Non
         cancel_requested=False,
         error=None,
         last_activity_at=turn.at,
-        **_described(turn),
     )
 
 
-def _described(turn: NewTurn) -> dict[str, Any]:
+def _described(run: Run, turn: NewTurn) -> dict[str, Any]:
     """What a call says of the run, whatever becomes of its input."""
-    given = {"title": turn.title, "metadata": turn.metadata}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-async def _change(connection: AsyncConnection, run: Run, **values: Any) -> None:
-    await connection.execute(sa.update(agent_runs).where(agent_runs.c.id == run.id).values(**values))
+    return {
+        "title": run.title if turn.title is None else turn.title,
+        "metadata": run.metadata if turn.metadata is None else turn.metadata,
+    }

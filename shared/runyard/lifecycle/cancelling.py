@@ -14,7 +14,7 @@ from runyard.db.locks import lock_owned
 from runyard.db.reads import Owner
 from runyard.db.records import Input, Invocation, Message, Run
 from runyard.db.tables import agent_invocations, agent_runs
-from runyard.db.transcripts import append_user_row
+from runyard.db.transcripts import append, user_row
 from runyard.db.turns import Totals
 from runyard.errors import RunNotFound
 from runyard.lifecycle import settling
@@ -75,7 +75,8 @@ async def settle_queued(connection: AsyncConnection, run: Run, *, at: int) -> Ca
     inputs = await take_due(connection, run.id, invocation.id, seq)
     if results or inputs:
         content = user_content(results, inputs)
-        rows.append(await append_user_row(connection, run.id, invocation.id, seq, content, at=at))
+        rows.append(user_row(run.id, invocation.id, seq, content, at=at))
+        await append(connection, rows[-1])
     last_frame = kept_last(rows, invocation.id, base=invocation.frame_base or 0, sent=invocation.last_frame or 0)
     settlement = settling.cancelled(run, invocation, Totals.stored(run, invocation), rows, last_frame=last_frame)
     status = after(run.status, RunEvent.CANCEL)

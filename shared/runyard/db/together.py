@@ -1,0 +1,106 @@
+"""Several writes in one round trip: one statement on Postgres; on SQLite, which knows no such statement, one by one.
+
+A transaction of small statements spends its time on their way, and most of the CPU that it costs as well.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Insert:
+    """`unless_exists`: where a row has the key already, nothing is written and nothing raised."""
+
+    table: sa.Table
+    columns: tuple[str, ...]
+    unless_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Update:
+    """The parameters of `where` have names that no other write of the same call gives another value."""
+
+    table: sa.Table
+    columns: tuple[str, ...]
+    where: sa.ColumnElement[bool]
+
+
+Write = Insert | Update
+"""Made once, at import: the statements made of it are kept for as long as the process lives."""
+
+Values = Mapping[str, Any]
+"""By column, and by the parameters of `where`."""
+
+
+async def write_together(
+    connection: AsyncConnection, first: tuple[Write, Values], *others: tuple[Write, Values]
+) -> bool:
+    """Whether the first write found its row; where it did not, none of the others happens.
+
+    On Postgres that holds within the one statement: what the others write follows from what the first one wrote, under
+    its lock, not from a snapshot. They all see the tables as they were before it.
+    """
+    if connection.dialect.name == "postgresql":
+        parameters: dict[str, Any] = {}
+        for number, (write, values) in enumerate((first, *others)):
+            names = _names(number, write)
+            parameters |= {names.get(name, name): value for name, value in values.items()}
+        statement = _as_one(first[0], *(write for write, _ in others))
+        return (await connection.execute(statement, parameters)).one_or_none() is not None
+    if (await connection.execute(_alone(first[0]), dict(first[1]))).rowcount == 0:
+        return False
+    for write, values in others:
+        await connection.execute(_alone(write), dict(values))
+    return True
+
+
+@cache
+def _alone(write: Write) -> sa.Insert | sa.Update:
+    match write:
+        case Insert(table=table, unless_exists=unless_exists):
+            return sqlite.insert(table).on_conflict_do_nothing() if unless_exists else sa.insert(table)
+        case Update(table=table, where=where):
+            return sa.update(table).where(where)
+
+
+@cache
+def _as_one(first: Write, *others: Write) -> sa.Select[Any]:
+    written = _first(first).returning(sa.literal_column("1").label("written")).cte("first_write")
+    beside = [_beside(write, number, written).cte(f"write_{number}") for number, write in enumerate(others, 1)]
+    return sa.select(written.c.written).add_cte(*beside)
+
+
+def _first(write: Write) -> sa.Insert | sa.Update:
+    values = dict(_parameters(0, write))
+    match write:
+        case Insert(table=table, unless_exists=unless_exists):
+            insert = postgresql.insert(table).values(values)
+            return insert.on_conflict_do_nothing() if unless_exists else insert
+        case Update(table=table, where=where):
+            return sa.update(table).where(where).values(values)
+
+
+def _beside(write: Write, number: int, written: sa.CTE) -> sa.Insert | sa.Update:
+    values = dict(_parameters(number, write))
+    match write:
+        case Insert(table=table):
+            return sa.insert(table).from_select(list(values), sa.select(*values.values()).select_from(written))
+        case Update(table=table, where=where):
+            return sa.update(table).where(where, sa.select(written.c.written).exists()).values(values)
+
+
+def _parameters(number: int, write: Write) -> Iterator[tuple[str, sa.BindParameter[Any]]]:
+    for column, name in _names(number, write).items():
+        yield column, sa.bindparam(name, type_=write.table.c[column].type)
+
+
+@cache
+def _names(number: int, write: Write) -> dict[str, str]:
+    """Of the parameters for its columns: two tables may have a column of the same name."""
+    return {column: f"{column}_of_{number}" for column in write.columns}
