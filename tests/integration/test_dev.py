@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.running_dev import ADDER, RunningDev, refusal, running_dev
+from tests.readme import blocks
 
 pytestmark = pytest.mark.anyio
 
@@ -89,12 +90,18 @@ async def test_a_worker_that_dies_is_started_again(dev: RunningDev) -> None:
 
 
 async def test_a_saved_file_restarts_the_worker(folder: Path, dev: RunningDev) -> None:
+    """The agent that the README shows."""
     await dev.url()
-    (folder / "agents/second.py").write_text(ADDER)
-    await dev.printed(r"^runyard \| second.py was saved: the worker starts anew$")
-    await dev.printed(r"worker registered +agents=\['adder', 'second'\]")
-    async with dev.api() as api:
-        assert (await api.run("second", "Add 1 and 2."))["status"] == "completed"
+    (source,) = blocks("python")
+    (folder / "agents/dice.py").write_text(source)
+    await dev.printed(r"^runyard \| dice.py was saved: the worker starts anew$")
+    await dev.printed(r"worker registered +agents=\['adder', 'dice'\]")
+    async with dev.api() as api, api.streaming("dice", "Roll 3 dice with 20 sides.") as reading:
+        events = await reading.rest()
+    told = {event.type: json.loads(event.data) for event in events if event.type in ("rolling", "tool", "result")}
+    assert told["rolling"]["sides"] == 20
+    assert (told["tool"]["name"], told["tool"]["isError"]) == ("roll", False)
+    assert told["result"]["status"] == "completed"
 
 
 async def test_a_broken_file_is_reported_and_the_others_go_on(folder: Path, dev: RunningDev) -> None:

@@ -1,7 +1,10 @@
 """Gateway and worker from virtual environments and folders of their own: all that they share is three URLs."""
 
+import asyncio
+import json
 import os
 import shutil
+from asyncio.subprocess import PIPE
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +13,8 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.clients.answer import is_terminal
+from tests.clients.api import GUARD_S
+from tests.clients.sse import Event, EventStreamParser
 from tests.clients.tokens import SECRET
 from tests.contract.queue_sides import rabbitmq_side
 from tests.dockerfile import copied, installation
@@ -18,6 +23,7 @@ from tests.integration.processes import WORKSPACE, Process
 from tests.integration.running_dev import running_dev
 from tests.integration.stack import Backing, postgres_and_redis, serving
 from tests.rabbitmq_servers import rabbitmq_server
+from tests.readme import blocks
 from tests.standin import Standin, says
 
 pytestmark = [pytest.mark.anyio, pytest.mark.services, pytest.mark.postgres]
@@ -144,6 +150,25 @@ async def test_dev_serves_the_shipped_examples_in_an_empty_folder(dev_environmen
             await reading.rest()
         assert reading.events[-1].type == "result"
         assert "agents   converter, researcher   (examples that ship with Runyard" in dev.out.read_text()
+        begun, again, continued = [await shell(block, await dev.url()) for block in blocks("bash") if "curl" in block]
+    (opening, *_, end), (first, *rest), (*_, last) = begun, again, continued
+    assert end.type == last.type == "result"
+    assert json.loads(end.data)["status"] == json.loads(last.data)["status"] == "completed"
+    assert "search_docs" in [json.loads(event.data)["name"] for event in begun if event.type == "tool"]
+    assert (opening.seq, first.seq) == (1, 16)
+    assert [first, *rest] == begun[15:]
+    assert json.loads(last.data)["runId"] == json.loads(end.data)["runId"]
+
+
+async def shell(block: str, url: str) -> list[Event]:
+    """The events that the last call of one of the README's blocks prints, as a person runs it."""
+    assert "http://127.0.0.1:8000" in block
+    command = block.replace("http://127.0.0.1:8000", url)
+    process = await asyncio.create_subprocess_exec("bash", "-euo", "pipefail", "-c", command, stdout=PIPE, stderr=PIPE)
+    async with asyncio.timeout(GUARD_S):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    return EventStreamParser().feed(out)
 
 
 @pytest.mark.parametrize(("role", "module"), [("gateway", "runyard_gateway"), ("worker", "runyard_workers")])

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.requests import Request
 from starlette.routing import compile_path
+from tests.readme import README, blocks
 
 import runyard.db
 import runyard.lifecycle
@@ -21,17 +22,12 @@ from runyard_workers.catalog import load_folder
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("shared", "gateway", "workers", "agents", "tests", "docs", "scripts")
-README = (ROOT / "README.md").read_text()
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
 
 _LINK = re.compile(r"\[[^\]]+\]\(([^)#]+)\)")
 _CODE = re.compile(r"`([^`\n]+)`")
 _FILE = re.compile(r"(?!/)[\w.][\w./-]*(?:\.(?:py|lua|md|toml|lock|yaml)|/)")
-
-
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
 def named_files(text):
