@@ -1,9 +1,11 @@
 """Accepting a call: committed to the database, then announced to the workers. Nothing else is needed to accept it."""
 
 import asyncio
+from typing import TypeVar
 
 import structlog
 
+from runyard.db.engine import Work
 from runyard.errors import CommitUnknown, StoreUnavailable
 from runyard.lifecycle.accept import Accepted, NewTurn, accept_turn
 from runyard.streams.cancels import tell_cancel
@@ -11,6 +13,9 @@ from runyard_gateway.closing import close_stream
 from runyard_gateway.gateway import Gateway
 
 TRY_AGAIN_S = (0.1, 0.5, 1.0, 2.0, 4.0)
+
+N = TypeVar("N")
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -22,7 +27,7 @@ async def accept(gateway: Gateway, turn: NewTurn) -> Accepted:
         StoreUnavailable: nothing was stored, as far as can be told.
         RunNotFound, AgentMismatch, RunBusy, InputQueueFull, IdempotencyMismatch: see `accept_turn`.
     """
-    accepted = await _commit(gateway, turn)
+    accepted = await committed(gateway, accept_turn, turn)
     run_id, invocation_id = accepted.run_id, accepted.invocation_id
     if accepted.repeated:
         log.info("call repeated", run_id=run_id, invocation_id=invocation_id)
@@ -40,16 +45,18 @@ async def accept(gateway: Gateway, turn: NewTurn) -> Accepted:
     return accepted
 
 
-async def _commit(gateway: Gateway, turn: NewTurn) -> Accepted:
-    """A caller that is told "failed" must not have a run: a commit of unknown outcome is tried until it is known."""
+async def committed(gateway: Gateway, work: Work[[N], T], new: N) -> T:
+    """Commit what creates a run. A caller that is told "failed" must not have one: a commit of unknown outcome is tried
+    until it is known, by the ids that `new` brings along.
+    """
     try:
-        return await gateway.database.write(accept_turn, turn)
+        return await gateway.database.write(work, new)
     except CommitUnknown:
-        log.warning("acceptance has an unknown outcome", invocation_id=turn.invocation_id)
+        log.warning("acceptance has an unknown outcome")
     for delay_s in TRY_AGAIN_S:
         await asyncio.sleep(delay_s)
         try:
-            return await gateway.database.write(accept_turn, turn)
+            return await gateway.database.write(work, new)
         except StoreUnavailable:
             continue
     raise StoreUnavailable("the database does not answer: look for the run before you send the call again")

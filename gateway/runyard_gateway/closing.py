@@ -1,4 +1,6 @@
-"""Ends the stream of an invocation that this gateway settled. What fails here a worker does later, by the row."""
+"""Ends the streams that this gateway owes an end, once the rows say so."""
+
+from collections.abc import Sequence
 
 import structlog
 
@@ -12,9 +14,18 @@ log = structlog.get_logger()
 
 
 async def close_stream(gateway: Gateway, ending: Ending) -> None:
+    """Of an invocation that was settled here. What fails a worker does later, by the row."""
     try:
         answer = await gateway.store.close(ending.close())
         if answer.status is not Status.BELOW:
             await gateway.database.write(mark_closed, [ending.invocation_id])
     except StoreUnavailable as error:
         log.warning("stream not closed yet", invocation_id=ending.invocation_id, error=str(error))
+
+
+async def forget_streams(gateway: Gateway, stream_ids: Sequence[str]) -> None:
+    """Of rows that are erased: nobody is let to them any more. What fails goes by its time to live."""
+    try:
+        await gateway.store.forget(stream_ids)
+    except StoreUnavailable as error:
+        log.warning("streams of erased rows are not deleted yet", streams=len(stream_ids), error=str(error))

@@ -46,6 +46,6 @@ Handler = Callable[[Gateway, Request, Principal], Awaitable[ASGIApp]]
 class Operation:
     """One route. The caller is authenticated before its handler runs."""
 
-    method: Literal["GET", "POST", "DELETE"]
+    method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
     handler: Handler

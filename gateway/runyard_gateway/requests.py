@@ -2,19 +2,21 @@
 
 import json
 import re
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Annotated, Any, Literal, TypeVar
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic.alias_generators import to_camel
 from starlette.requests import Request
 
 from runyard.db.idempotency import CallKey
-from runyard.errors import InputRequired, InvalidArgs, PayloadTooLarge
+from runyard.errors import Forbidden, InputRequired, InvalidArgs, PayloadTooLarge
+from runyard.history import HistoryMessage, check_user_blocks
 from runyard.text import clean_json, clean_text
+from runyard_gateway.principal import Principal
 
-INPUT_BLOCKS = frozenset({"text", "image", "document"})
 METADATA_MAX_BYTES = 16_384
 METADATA = "metadata."
 METADATA_FILTERS_MAX = 10
@@ -25,6 +27,7 @@ NESTING_MAX = 100
 
 WAIT_MAX_S = 60
 CALL_KEY_MAX = 255
+MESSAGES_MAX = 1000
 
 _METADATA_KEY = re.compile(r'[^"\\]{1,256}', re.DOTALL)
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?:$|[,;])", re.IGNORECASE)
@@ -37,14 +40,42 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True, alias_generator=to_camel)
 
 
+def _small(value: dict[str, Any]) -> dict[str, Any]:
+    if len(orjson.dumps(value)) > METADATA_MAX_BYTES:
+        raise ValueError(f"metadata is larger than {METADATA_MAX_BYTES} bytes")
+    return value
+
+
 class Nothing(_Body):
     """A call that takes no fields."""
+
+
+class MessageIn(_Body):
+    """One message of a history, in the Messages API's form."""
+
+    role: Literal["user", "assistant"]
+    content: str | list[dict[str, Any]]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether any caller may say so: what a user says, no result of a tool."""
+        results = isinstance(self.content, list) and any(block.get("type") == "tool_result" for block in self.content)
+        return self.role == "user" and not results
+
+    def checked(self) -> HistoryMessage:
+        return HistoryMessage(role=self.role, content=self.content)
+
+
+Messages = Annotated[list[MessageIn], Field(min_length=1, max_length=MESSAGES_MAX)]
+Metadata = Annotated[dict[str, Any], AfterValidator(_small)]
+Title = Annotated[str, StringConstraints(max_length=TITLE_MAX)]
 
 
 class ContinueRun(_Body):
     """`POST /v1/runs/{id}/input`. The options count for a new invocation; one that is steered has its own."""
 
     input: str | list[dict[str, Any]] | None = None
+    messages: Messages | None = None
     if_busy: Literal["steer", "reject", "cancel"] | None = None
     model: Name | None = None
     max_steps: Annotated[int, Field(ge=1, le=10_000)] | None = None
@@ -55,22 +86,22 @@ class ContinueRun(_Body):
         given = {"model": self.model, "maxSteps": self.max_steps, "maxTokens": self.max_tokens}
         return {name: value for name, value in given.items() if value is not None}
 
-    def content(self) -> str | list[dict[str, Any]]:
-        """The input as the transcript will hold it.
+    def said(self) -> tuple[tuple[HistoryMessage, ...] | None, str | list[dict[str, Any]]]:
+        """What was said before, if the call has `messages`, and the input, as the transcript will hold them.
 
         Raises:
-            InputRequired: there is none, or nothing but white space.
-            InvalidArgs: a block that a user may not send.
+            InputRequired: there is no input, or nothing but white space.
+            InvalidArgs: a block that a user may not send; both `input` and `messages`; messages that end with the
+                model's.
         """
-        if isinstance(self.input, str):
-            if not self.input.strip():
-                raise InputRequired("input is required")
-            return self.input
-        if not self.input:
-            raise InputRequired("input is required")
-        for index, block in enumerate(self.input):
-            _check_block(index, block)
-        return self.input
+        if self.messages is None:
+            return None, _checked_input(self.input)
+        if self.input is not None:
+            raise InvalidArgs("input and messages both say what to do: give one", fields=["input", "messages"])
+        *history, last = [message.checked() for message in self.messages]
+        if last.role != "user":
+            raise InvalidArgs("messages must end with the user's", fields=["messages"])
+        return tuple(history), last.content
 
 
 class StartRun(ContinueRun):
@@ -78,29 +109,61 @@ class StartRun(ContinueRun):
 
     run_id: Name | None = None
     session_id: Name | None = None
-    title: Annotated[str, StringConstraints(max_length=TITLE_MAX)] | None = None
-    metadata: dict[str, Any] | None = None
-
-    @field_validator("metadata")
-    @classmethod
-    def _small(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
-        if value is not None and len(orjson.dumps(value)) > METADATA_MAX_BYTES:
-            raise ValueError(f"metadata is larger than {METADATA_MAX_BYTES} bytes")
-        return value
+    title: Title | None = None
+    metadata: Metadata | None = None
 
 
-def _check_block(index: int, block: dict[str, Any]) -> None:
-    kind = block.get("type")
-    if kind not in INPUT_BLOCKS:
-        raise InvalidArgs(
-            f"input[{index}]: a block's type must be text, image or document", field=f"input[{index}].type"
-        )
-    if kind == "text":
-        text = block.get("text")
-        if not isinstance(text, str) or not text.strip():
-            raise InvalidArgs(f"input[{index}]: a text block needs text", field=f"input[{index}].text")
-    elif not isinstance(block.get("source"), dict):
-        raise InvalidArgs(f"input[{index}]: {kind} blocks need a source", field=f"input[{index}].source")
+class CreateRun(_Body):
+    """`POST /v1/runs`: a run that nothing is asked of yet."""
+
+    agent: Name
+    session_id: Name | None = None
+    title: Title | None = None
+    metadata: Metadata | None = None
+    messages: Messages | None = None
+
+
+class DescribeRun(_Body):
+    """`PATCH /v1/runs/{id}`: `null` takes the title away, or all metadata."""
+
+    title: Title | None = None
+    metadata: Metadata | None = None
+
+    def values(self) -> dict[str, Any]:
+        """What was given, by column."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        if "metadata" in given:
+            given["metadata"] = given["metadata"] or {}
+        return given
+
+
+class AppendMessages(_Body):
+    """`POST /v1/runs/{id}/messages`."""
+
+    messages: Messages
+
+
+def checked_messages(messages: Sequence[MessageIn], principal: Principal) -> tuple[HistoryMessage, ...]:
+    """What the caller may say in a conversation; whether it fits behind the transcript is seen when it is stored.
+
+    Raises:
+        Forbidden: turns of the model and results of tools are for services.
+    """
+    if not principal.is_service:
+        for index, message in enumerate(messages):
+            if not message.is_plain:
+                raise Forbidden(
+                    f"messages[{index}]: only a service may say what the model or a tool said", fields=["messages"]
+                )
+    return tuple(message.checked() for message in messages)
+
+
+def _checked_input(given: str | list[dict[str, Any]] | None) -> str | list[dict[str, Any]]:
+    if not given or (isinstance(given, str) and not given.strip()):
+        raise InputRequired("input is required")
+    if isinstance(given, list):
+        check_user_blocks(given, "input")
+    return given
 
 
 async def read_body(request: Request, model: type[Model], *, limit_bytes: int) -> Model:
@@ -208,6 +271,11 @@ def query_metadata(request: Request) -> dict[str, str]:
     if len(given) > METADATA_FILTERS_MAX:
         raise InvalidArgs(f"at most {METADATA_FILTERS_MAX} parameters may begin with {METADATA}", fields=sorted(names))
     return {clean_text(name.removeprefix(METADATA)): clean_text(value) for name, value in given}
+
+
+def query_flag(request: Request, name: str) -> bool:
+    """`?force` and `?force=true`; raises `InvalidArgs` for what is neither true nor false."""
+    return query_choice(request, name, default="false", choices=("", "true", "false")) != "false"
 
 
 def known_query(request: Request, *names: str, metadata: bool = False) -> None:

@@ -10,7 +10,7 @@ from runyard.runs import SETTLED
 USAGE_KEYS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
-def run_view(run: Run, *, stream_id: str, waiting: Sequence[Input] = ()) -> dict[str, Any]:
+def run_view(run: Run, *, stream_id: str | None, waiting: Sequence[Input] = ()) -> dict[str, Any]:
     """Run, in its final shape: what no part of the system can set yet has the value that it has then."""
     return {
         "id": run.id,

@@ -265,7 +265,7 @@ async def test_a_program_is_told_that_the_run_is_busy(stack: Stack, unique: str)
         ({"input": "x", "sessionId": "s"}, "INVALID_ARGS", ["sessionId"]),
         ({"input": "x", "title": "t"}, "INVALID_ARGS", ["title"]),
         ({"input": "x", "ifBusy": "queue"}, "INVALID_ARGS", ["ifBusy"]),
-        ({"input": [{"type": "tool_result", "tool_use_id": "a"}]}, "INVALID_ARGS", None),
+        ({"input": [{"type": "tool_result", "tool_use_id": "a"}]}, "INVALID_ARGS", ["input"]),
     ],
     ids=str,
 )

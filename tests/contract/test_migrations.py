@@ -239,11 +239,16 @@ def set_revision(database_url: str, name: str) -> None:
 
 
 def shape(connection: sa.Connection) -> dict[str, Any]:
-    """All of the schema that the database can tell, checks and conditions of indexes included."""
+    """All of the schema that the database can tell but the order of columns, on which nothing depends; checks and
+    conditions of indexes included.
+    """
     inspector = sa.inspect(connection)
-    parts = ("columns", "pk_constraint", "foreign_keys", "indexes", "unique_constraints", "check_constraints")
+    parts = ("pk_constraint", "foreign_keys", "indexes", "unique_constraints", "check_constraints")
     return {
-        table: {part: json.dumps(getattr(inspector, f"get_{part}")(table), default=str) for part in parts}
+        table: {
+            "columns": sorted(json.dumps(column, default=str) for column in inspector.get_columns(table)),
+            **{part: json.dumps(getattr(inspector, f"get_{part}")(table), default=str) for part in parts},
+        }
         for table in inspector.get_table_names()
         if table != "alembic_version"
     }

@@ -138,7 +138,7 @@ def test_the_calls_that_start_runs_ask_for_a_stream_with_a_body_that_is_taken():
     for method, _, headers, body in curls():
         if method == "POST":
             assert wants(Request({"type": "http", "headers": headers})) == "stream"
-            assert StartRun.model_validate(body).content() == body["input"]
+            assert StartRun.model_validate(body).said() == (None, body["input"])
             bodies.append(sorted(body))
     assert bodies == [["input"], ["input", "runId"]]
 

@@ -151,7 +151,7 @@ class Execution:
         self._rows = await database.read(turns.load_messages, self.held.run_id)
         if invocation.settled_at is not None:
             if run.status is RunStatus.QUEUED:
-                self.replacement = GivenBack(run_id=run.id, invocation_id=run.invocation_id, queue=run.queue)
+                self.replacement = GivenBack(run_id=run.id, invocation_id=run.newest_invocation, queue=run.queue)
             return stored_ending(invocation, self._rows)
         if run.generation != self.held.generation or run.status is not RunStatus.RUNNING:
             raise GenerationLost(self.held.run_id)

@@ -1,5 +1,12 @@
 """Every route that needs a caller, in one table; each noun has its module."""
 
-from runyard_gateway.routes import agents, invocations, runs, steering, streams
+from runyard_gateway.routes import agents, invocations, messages, runs, steering, streams
 
-OPERATIONS = (*agents.OPERATIONS, *runs.OPERATIONS, *invocations.OPERATIONS, *steering.OPERATIONS, *streams.OPERATIONS)
+OPERATIONS = (
+    *agents.OPERATIONS,
+    *runs.OPERATIONS,
+    *messages.OPERATIONS,
+    *invocations.OPERATIONS,
+    *steering.OPERATIONS,
+    *streams.OPERATIONS,
+)

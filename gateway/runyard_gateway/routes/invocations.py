@@ -25,6 +25,7 @@ from runyard_gateway.requests import (
     ContinueRun,
     StartRun,
     call_key,
+    checked_messages,
     cursor_of,
     known_query,
     query_int,
@@ -134,12 +135,15 @@ def new_turn(
     allowed = {agent.spec["model"] or gateway.settings.model, *gateway.settings.models_allowed}
     if body.model is not None and body.model not in allowed:
         raise ModelNotAllowed(f"the model {body.model!r} is not allowed here", model=body.model)
+    checked_messages(body.messages or (), principal)
+    history, content = body.said()
     return NewTurn(
         tenant_id=principal.tenant_id,
         user_id=principal.user_id,
         agent=agent.current.agent,
         queue=agent.spec["queue"],
-        content=body.content(),
+        content=content,
+        history=history,
         roles=tuple(sorted(principal.roles)),
         options=body.options(),
         run_id=new_run_id(),

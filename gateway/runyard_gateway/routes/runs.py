@@ -1,20 +1,45 @@
-"""Runs and their transcripts, read: `GET /v1/runs`, `/v1/runs/{id}`, `/v1/runs/{id}/messages`."""
+"""Runs: listed, read, created without a call, described, erased. What asks them to work is in `invocations.py`."""
 
+import math
+import time
+
+import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
+from runyard.clock import now_ms
 from runyard.db import reads
 from runyard.errors import InvalidArgs, RunNotFound
-from runyard.runs import RunStatus
-from runyard_gateway import paging
+from runyard.ids import new_run_id
+from runyard.lifecycle.editing import NewRun, create_idle_run, describe_run, erase_run
+from runyard.runs import BUSY, RunStatus
+from runyard_gateway import paging, waiting
+from runyard_gateway.accepting import committed
 from runyard_gateway.answers import json_answer
+from runyard_gateway.closing import forget_streams
 from runyard_gateway.gateway import Gateway, Operation
 from runyard_gateway.principal import Principal
-from runyard_gateway.requests import known_query, query_choice, query_int, query_metadata, query_text
-from runyard_gateway.views import message_view, run_view
+from runyard_gateway.requests import (
+    CreateRun,
+    DescribeRun,
+    checked_messages,
+    known_query,
+    query_choice,
+    query_flag,
+    query_int,
+    query_metadata,
+    query_text,
+    read_body,
+)
+from runyard_gateway.routes.agents import callable_agent
+from runyard_gateway.stopping import stop
+from runyard_gateway.views import run_view
 
 RUNS_DEFAULT, RUNS_MAX = 20, 100
-MESSAGES_DEFAULT, MESSAGES_MAX = 50, 500
+FORCE_WAIT_S = 30
+"""A tool that does not stop when it is told is abandoned after 10 s, and a dead worker's run is taken over in 11."""
+
+log = structlog.get_logger()
 
 
 async def list_runs(gateway: Gateway, request: Request, principal: Principal) -> Response:
@@ -47,29 +72,67 @@ async def get_run(gateway: Gateway, request: Request, principal: Principal) -> R
     found = await gateway.database.read(reads.run_of, request.path_params["id"], principal.owner)
     if found is None:
         raise run_not_found(request)
-    run, invocation, waiting = found
-    return json_answer(run_view(run, stream_id=invocation.stream_id, waiting=waiting))
+    run, invocation, inputs = found
+    stream_id = None if invocation is None else invocation.stream_id
+    return json_answer(run_view(run, stream_id=stream_id, waiting=inputs))
 
 
-async def list_messages(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Oldest first, or `order=desc`; a page of a transcript that grows meanwhile loses and repeats nothing."""
-    known_query(request, "limit", "cursor", "order")
-    limit = query_int(request, "limit", default=MESSAGES_DEFAULT, low=1, high=MESSAGES_MAX)
-    order = query_choice(request, "order", default="asc", choices=("asc", "desc"))
-    listing = ("messages", request.path_params["id"], order)
-    found = await gateway.database.read(
-        reads.messages_of,
-        request.path_params["id"],
-        principal.owner,
-        after_seq=_seq_position(listing, request),
-        descending=order == "desc",
-        limit=limit + 1,
+async def create_run(gateway: Gateway, request: Request, principal: Principal) -> Response:
+    """A run that nothing is asked of yet, with the history that it is to go on from. 200: its session has one."""
+    known_query(request)
+    body = await read_body(request, CreateRun, limit_bytes=gateway.settings.body_max_bytes)
+    agent = await callable_agent(gateway, body.agent, principal)
+    history = checked_messages(body.messages or (), principal)
+    new = NewRun(
+        run_id=new_run_id(),
+        tenant_id=principal.tenant_id,
+        user_id=principal.user_id,
+        agent=agent.current.agent,
+        queue=agent.spec["queue"],
+        session_id=body.session_id,
+        title=body.title,
+        metadata=body.metadata,
+        history=history,
+        at=now_ms(),
     )
-    if found is None:
-        raise run_not_found(request)
-    page = found[:limit]
-    cursor = paging.seal(listing, page[-1].seq) if len(found) > limit else None
-    return json_answer({"items": [message_view(message) for message in page], "nextCursor": cursor})
+    run, created = await committed(gateway, create_idle_run, new)
+    headers = {"Location": f"/v1/runs/{run.id}", "X-Run-Id": run.id}
+    stream_id = None
+    if not created:
+        found = await gateway.database.read(reads.run_of, run.id, principal.owner)
+        stream_id = found[1].stream_id if found is not None and found[1] is not None else None
+    return json_answer(run_view(run, stream_id=stream_id), status=201 if created else 200, headers=headers)
+
+
+async def describe(gateway: Gateway, request: Request, principal: Principal) -> Response:
+    """Change title and metadata; whatever the run does meanwhile."""
+    known_query(request)
+    body = await read_body(request, DescribeRun, limit_bytes=gateway.settings.body_max_bytes)
+    run_id = request.path_params["id"]
+    await gateway.database.write(describe_run, run_id, principal.owner, values=body.values(), at=now_ms())
+    return await get_run(gateway, request, principal)
+
+
+async def delete(gateway: Gateway, request: Request, principal: Principal) -> Response:
+    """Erase the run with all that belongs to it. One that is at work is refused, with `?force` stopped first."""
+    known_query(request, "force")
+    run_id, owner = request.path_params["id"], principal.owner
+    if query_flag(request, "force"):
+        await _stopped(gateway, run_id, owner)
+    streams = await gateway.database.write(erase_run, run_id, owner)
+    log.info("run erased", run_id=run_id)
+    await forget_streams(gateway, streams)
+    return Response(status_code=204)
+
+
+async def _stopped(gateway: Gateway, run_id: str, owner: reads.Owner) -> None:
+    """Stop it, and what waits to take its place; whoever still finds it busy is told."""
+    deadline = time.monotonic() + FORCE_WAIT_S
+    while (left_s := deadline - time.monotonic()) > 0:
+        done = await stop(gateway, run_id, owner)
+        if done.status not in BUSY:
+            return
+        await waiting.awaited(gateway, done.run.newest_invocation, owner, math.ceil(left_s))
 
 
 def run_not_found(request: Request) -> RunNotFound:
@@ -88,19 +151,10 @@ def time_position(listing: paging.Listing, request: Request) -> tuple[int, str] 
             raise InvalidArgs("cursor is not one that this list gave", fields=["cursor"])
 
 
-def _seq_position(listing: paging.Listing, request: Request) -> int | None:
-    cursor = request.query_params.get("cursor")
-    if cursor is None:
-        return None
-    match paging.unseal(listing, cursor):
-        case [int(seq)]:
-            return seq
-        case _:
-            raise InvalidArgs("cursor is not one that this list gave", fields=["cursor"])
-
-
 OPERATIONS = (
     Operation(method="GET", path="/v1/runs", handler=list_runs),
+    Operation(method="POST", path="/v1/runs", handler=create_run),
     Operation(method="GET", path="/v1/runs/{id}", handler=get_run),
-    Operation(method="GET", path="/v1/runs/{id}/messages", handler=list_messages),
+    Operation(method="PATCH", path="/v1/runs/{id}", handler=describe),
+    Operation(method="DELETE", path="/v1/runs/{id}", handler=delete),
 )

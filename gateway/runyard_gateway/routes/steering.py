@@ -3,29 +3,24 @@
 from collections.abc import Mapping
 from typing import Any
 
-import structlog
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from runyard.clock import now_ms
 from runyard.db import reads
 from runyard.db.inputs import retract_input
 from runyard.errors import RunNotFound
-from runyard.lifecycle.cancelling import Cancelled, cancel_run
+from runyard.lifecycle.cancelling import Cancelled
 from runyard.runs import BUSY, RunStatus
-from runyard.streams.cancels import tell_cancel
 from runyard_gateway import waiting
 from runyard_gateway.answers import json_answer
-from runyard_gateway.closing import close_stream
 from runyard_gateway.gateway import Gateway, Operation
 from runyard_gateway.principal import Principal
 from runyard_gateway.requests import ContinueRun, Nothing, known_query, read_body, wait_s
 from runyard_gateway.routes.agents import callable_agent
 from runyard_gateway.routes.invocations import answer_call, new_turn
 from runyard_gateway.routes.runs import run_not_found
+from runyard_gateway.stopping import stop
 from runyard_gateway.views import input_view, result_view
-
-log = structlog.get_logger()
 
 
 async def send_input(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
@@ -61,18 +56,14 @@ async def cancel(gateway: Gateway, request: Request, principal: Principal) -> AS
     known_query(request)
     await read_body(request, Nothing, limit_bytes=gateway.settings.body_max_bytes)
     seconds = wait_s(request)
-    done = await gateway.database.write(cancel_run, request.path_params["id"], principal.owner, at=now_ms())
+    done = await stop(gateway, request.path_params["id"], principal.owner)
     if done.ending is not None:
-        log.info("run cancelled", run_id=done.run.id, invocation_id=done.run.invocation_id)
-        await close_stream(gateway, done.ending)
         return json_answer(_view(done, done.ending.result))
     if done.status is not RunStatus.RUNNING:
         return json_answer(_view(done, {"status": done.status}))
-    log.info("cancel requested", run_id=done.run.id, invocation_id=done.run.invocation_id)
-    await tell_cancel(gateway.redis, gateway.settings.prefix, done.run.id)
     found = None
     if seconds is not None:
-        found = await waiting.awaited(gateway, done.run.invocation_id, principal.owner, seconds)
+        found = await waiting.awaited(gateway, done.run.newest_invocation, principal.owner, seconds)
     if found is not None and found[0].settled_at is not None:
         return json_answer(_view(done, result_view(*found)))
     return json_answer(_view(done, {"status": done.status if found is None else found[0].status}), status=202)

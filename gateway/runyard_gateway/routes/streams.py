@@ -29,6 +29,8 @@ async def get_run_stream(gateway: Gateway, request: Request, principal: Principa
     if found is None:
         raise run_not_found(request)
     _run, invocation, _waiting = found
+    if invocation is None:
+        raise StreamNotFound("The run has no stream yet")
     return ResumedStream(
         gateway=gateway, invocation=invocation, cursor=cursor_of(request), request_id=request_id_of(request)
     )

@@ -146,11 +146,11 @@ async def fold_opening(connection: AsyncConnection, run: Run, *, at: int) -> tup
     Of one that a worker has begun before nothing is folded: what steers it waits for a boundary. The run lock is held.
     """
     seq = run.last_seq + 1
-    parameters = {"run": run.id, "invocation": run.invocation_id, "folded_in_seq": seq}
+    parameters = {"run": run.id, "invocation": run.newest_invocation, "folded_in_seq": seq}
     inputs = _in_order(await connection.execute(_fold_opening, parameters))
     if not inputs:
         return (), None
-    return inputs, user_row(run.id, run.invocation_id, seq, user_content([], inputs), at=at)
+    return inputs, user_row(run.id, run.newest_invocation, seq, user_content([], inputs), at=at)
 
 
 def steering_of(waiting: Sequence[Input], invocation_id: InvocationId, seq: int) -> tuple[Input, ...]:

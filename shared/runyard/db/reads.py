@@ -63,8 +63,10 @@ def _owned(owner: Owner) -> sa.ColumnElement[bool]:
     return sa.and_(agent_runs.c.tenant_id == owner.tenant_id, agent_runs.c.user_id == owner.user_id)
 
 
-async def run_of(connection: AsyncConnection, run_id: str, owner: Owner) -> tuple[Run, Invocation, list[Input]] | None:
-    """A run, its newest invocation and its inputs that are not folded yet."""
+async def run_of(
+    connection: AsyncConnection, run_id: str, owner: Owner
+) -> tuple[Run, Invocation | None, list[Input]] | None:
+    """A run, its newest invocation, if it has had one, and its inputs that are not folded yet."""
     row = (
         await connection.execute(sa.select(agent_runs).where(agent_runs.c.id == run_id, _owned(owner)))
     ).one_or_none()
@@ -73,22 +75,23 @@ async def run_of(connection: AsyncConnection, run_id: str, owner: Owner) -> tupl
     run = Run(**row._mapping)
     invocation = (
         await connection.execute(sa.select(agent_invocations).where(agent_invocations.c.id == run.invocation_id))
-    ).one()
+    ).one_or_none()
     waiting = await connection.execute(
         sa.select(agent_inputs)
         .where(agent_inputs.c.run_id == run_id, agent_inputs.c.folded_in_seq.is_(None))
         .order_by(agent_inputs.c.position)
     )
-    return run, Invocation(**invocation._mapping), [Input(**item._mapping) for item in waiting]
+    newest = None if invocation is None else Invocation(**invocation._mapping)
+    return run, newest, [Input(**item._mapping) for item in waiting]
 
 
 async def runs_of(
     connection: AsyncConnection, owner: Owner, where: RunFilter, *, before: tuple[int, str] | None, limit: int
-) -> list[tuple[Run, str]]:
+) -> list[tuple[Run, str | None]]:
     """Newest activity first, ties by id; each with the stream of its newest invocation."""
     statement = (
         sa.select(agent_runs, agent_invocations.c.stream_id)
-        .join(agent_invocations, agent_invocations.c.id == agent_runs.c.invocation_id)
+        .outerjoin(agent_invocations, agent_invocations.c.id == agent_runs.c.invocation_id)
         .where(_owned(owner))
         .order_by(agent_runs.c.last_activity_at.desc(), agent_runs.c.id.desc())
         .limit(limit)

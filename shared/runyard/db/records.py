@@ -22,7 +22,7 @@ class Run:
     worker_id: str | None
     generation: int
     rank: int
-    invocation_id: InvocationId
+    invocation_id: InvocationId | None
     cancel_requested: bool
     error: dict[str, Any] | None
     steps: int
@@ -34,6 +34,12 @@ class Run:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", RunStatus(self.status))
+
+    @property
+    def newest_invocation(self) -> InvocationId:
+        """Of a run that has had one: every run but those that are idle or were cleared."""
+        assert self.invocation_id is not None, f"run {self.id} has no invocation"
+        return self.invocation_id
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +74,7 @@ class Invocation:
 class Message:
     run_id: RunId
     seq: int
-    invocation_id: InvocationId
+    invocation_id: InvocationId | None
     role: str
     content: str | list[dict[str, Any]]
     model: str | None = None

@@ -69,7 +69,7 @@ agent_runs = sa.Table(
     sa.Column("worker_id", sa.Text, sa.ForeignKey("workers.id")),
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("rank", sa.BigInteger, nullable=False),
-    sa.Column("invocation_id", sa.Text, nullable=False),
+    sa.Column("invocation_id", sa.Text),
     sa.Column("cancel_requested", sa.Boolean, nullable=False),
     sa.Column("error", Json),
     sa.Column("steps", sa.Integer, nullable=False),
@@ -107,7 +107,10 @@ agent_runs = sa.Table(
     sa.Index("ix_agent_runs_owner", "tenant_id", "user_id", "last_activity_at", "id"),
     sa.Index("uq_agent_runs_session", "tenant_id", "agent", "user_id", "session_id", unique=True),
 )
-"""A durable conversation of one user with one agent. `generation` is the fencing token of every write."""
+"""A durable conversation of one user with one agent. `generation` is the fencing token of every write.
+
+`invocation_id`: the newest; NULL while nothing was asked yet, or after the transcript was cleared.
+"""
 
 agent_invocations = sa.Table(
     "agent_invocations",
@@ -156,7 +159,7 @@ agent_messages = sa.Table(
     metadata,
     sa.Column("run_id", sa.Text, sa.ForeignKey("agent_runs.id"), primary_key=True),
     sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("invocation_id", sa.Text, nullable=False),
+    sa.Column("invocation_id", sa.Text),
     sa.Column("role", sa.Text, nullable=False),
     sa.Column("content", Json, nullable=False),
     sa.Column("model", sa.Text),
@@ -169,7 +172,10 @@ agent_messages = sa.Table(
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.CheckConstraint("role IN ('user', 'assistant')", name="role"),
 )
-"""The transcript, stored exactly as produced. Columns from `model` to `last_frame` belong to assistant rows."""
+"""The transcript, stored exactly as produced. Columns from `model` to `last_frame` belong to a model's turns.
+
+`invocation_id` is NULL for history that a caller brought along.
+"""
 
 agent_inputs = sa.Table(
     "agent_inputs",

@@ -14,22 +14,14 @@ from runyard.db.records import Input, Run
 from runyard.db.tables import agent_inputs, agent_invocations, agent_runs
 from runyard.db.together import Insert, Update, Values, Write, write_together
 from runyard.errors import AgentMismatch, RunBusy, RunNotFound
+from runyard.history import HistoryMessage
 from runyard.ids import InputId, InvocationId, RequestId, RunId, StreamId
 from runyard.lifecycle.cancelling import settle_queued
+from runyard.lifecycle.creating import NEW_RUN, ZERO_COST, lock_session, new_run
+from runyard.lifecycle.editing import check_fits, store_history
 from runyard.lifecycle.endings import Ending
 from runyard.runs import BUSY, RunEvent, RunStatus, after
 
-ZERO_COST = {"amount": 0.0, "currency": "USD", "unpriced": False}
-
-_NEW_RUN = Insert(
-    table=agent_runs,
-    columns=(
-        *("id", "tenant_id", "user_id", "agent", "queue", "session_id", "title", "metadata", "status", "generation"),
-        *("rank", "invocation_id", "cancel_requested", "steps", "last_seq", "usage", "cost"),
-        *("created_at", "last_activity_at"),
-    ),
-    unless_exists=True,
-)
 _RUN_STEERED = Update(
     table=agent_runs, columns=("last_activity_at", "title", "metadata"), where=agent_runs.c.id == sa.bindparam("run")
 )
@@ -47,16 +39,6 @@ _NEW_INVOCATION = Insert(
         *("id", "run_id", "stream_id", "request_id", "status", "roles", "options", "steps", "usage", "cost", "deaths"),
         *("stream_closed", "created_at"),
     ),
-)
-_lock_session_run = (
-    sa.select(agent_runs)
-    .where(
-        agent_runs.c.tenant_id == sa.bindparam("tenant"),
-        agent_runs.c.agent == sa.bindparam("of_agent"),
-        agent_runs.c.user_id == sa.bindparam("user"),
-        agent_runs.c.session_id == sa.bindparam("session"),
-    )
-    .with_for_update()
 )
 
 
@@ -85,6 +67,8 @@ class NewTurn:
     session_id: str | None = None
     title: str | None = None
     metadata: dict[str, Any] | None = None
+    history: tuple[HistoryMessage, ...] | None = None
+    """What was said elsewhere before `content`; with it the two are checked to fit behind the transcript."""
     call_key: CallKey | None = None
 
 
@@ -127,6 +111,7 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> Accepted:
         AgentMismatch: the run belongs to another agent.
         RunBusy: an invocation is in progress, and `if_busy` is "reject".
         InputQueueFull: too much steering waits already.
+        InvalidArgs: the history does not fit behind the transcript.
         IdempotencyMismatch: the call's key belongs to an earlier one that said something else.
     """
     if turn.call_key is None:
@@ -146,6 +131,8 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> Accepted:
 async def _accept(connection: AsyncConnection, turn: NewTurn) -> Accepted:
     run = await _run_to_continue(connection, turn)
     if run is None:
+        if turn.history is not None:
+            await _store_history(connection, await _created(connection, turn), turn, turn.history)
         return _accepted(turn, turn.run_id, turn.session_id)
     earlier = await _accepted_before(connection, run, turn)
     if earlier is not None:
@@ -154,6 +141,8 @@ async def _accept(connection: AsyncConnection, turn: NewTurn) -> Accepted:
         raise AgentMismatch(f"The run belongs to agent {run.agent}", runId=run.id, agent=run.agent)
     if run.status in BUSY:
         return await _accept_busy(connection, run, turn)
+    if turn.history is not None:
+        await _store_history(connection, run, turn, turn.history)
     await _continue(connection, run, turn)
     return _accepted(turn, run.id, run.session_id)
 
@@ -188,6 +177,8 @@ async def _repeated(connection: AsyncConnection, earlier: KeyedCall) -> Accepted
 
 
 async def _accept_busy(connection: AsyncConnection, run: Run, turn: NewTurn) -> Accepted:
+    if turn.history is not None:
+        raise RunBusy("The run is busy: messages are for one that is not", runId=run.id, status=run.status)
     match turn.if_busy:
         case "reject":
             raise RunBusy("The run is busy with another call", runId=run.id, status=run.status)
@@ -198,18 +189,18 @@ async def _accept_busy(connection: AsyncConnection, run: Run, turn: NewTurn) -> 
             await _continue(connection, replace(run, status=settled.status), turn)
             return replace(_accepted(turn, run.id, run.session_id), ending=settled.ending)
         case "cancel":
-            if replacement_of(await waiting_inputs(connection, run.id), run.invocation_id) is not None:
+            if replacement_of(await waiting_inputs(connection, run.id), run.newest_invocation) is not None:
                 raise _replaced_already(run)
             return await _replace(connection, run, turn)
         case "steer" if run.cancel_requested:
             waiting = await waiting_inputs(connection, run.id)
-            replacement = replacement_of(waiting, run.invocation_id)
+            replacement = replacement_of(waiting, run.newest_invocation)
             if replacement is None:
                 return await _replace(connection, run, turn)
             return await _steer(connection, run, turn, replacement.invocation_id, waiting)
         case "steer":
             waiting = await waiting_inputs(connection, run.id)
-            return await _steer(connection, run, turn, run.invocation_id, waiting)
+            return await _steer(connection, run, turn, run.newest_invocation, waiting)
 
 
 async def _steer(
@@ -318,35 +309,44 @@ async def _run_to_continue(connection: AsyncConnection, turn: NewTurn) -> Run | 
 
 
 async def _lock_session(connection: AsyncConnection, turn: NewTurn) -> Run | None:
-    session = {"tenant": turn.tenant_id, "of_agent": turn.agent, "user": turn.user_id, "session": turn.session_id}
-    row = (await connection.execute(_lock_session_run, session)).one_or_none()
-    return None if row is None else Run(**row._mapping)
+    assert turn.session_id is not None
+    return await lock_session(
+        connection,
+        tenant_id=turn.tenant_id,
+        user_id=turn.user_id,
+        agent=turn.agent,
+        session_id=turn.session_id,
+    )
 
 
 async def _create(connection: AsyncConnection, turn: NewTurn) -> bool:
     """Whether the run was inserted, with its invocation and input: not when the run or its session exists."""
-    run = {
-        "id": turn.run_id,
-        "tenant_id": turn.tenant_id,
-        "user_id": turn.user_id,
-        "agent": turn.agent,
-        "queue": turn.queue,
-        "session_id": turn.session_id,
-        "title": turn.title,
-        "metadata": turn.metadata or {},
-        "status": RunStatus.QUEUED,
-        "generation": 0,
-        "rank": turn.at,
-        "invocation_id": turn.invocation_id,
-        "cancel_requested": False,
-        "steps": 0,
-        "last_seq": 0,
-        "usage": {},
-        "cost": ZERO_COST,
-        "created_at": turn.at,
-        "last_activity_at": turn.at,
-    }
-    return await write_together(connection, (_NEW_RUN, run), *_invocation_and_input(turn, turn.run_id, position=1))
+    run = new_run(
+        run_id=turn.run_id,
+        tenant_id=turn.tenant_id,
+        user_id=turn.user_id,
+        agent=turn.agent,
+        queue=turn.queue,
+        session_id=turn.session_id,
+        title=turn.title,
+        metadata=turn.metadata,
+        invocation_id=turn.invocation_id,
+        at=turn.at,
+    )
+    return await write_together(connection, (NEW_RUN, run), *_invocation_and_input(turn, turn.run_id, position=1))
+
+
+async def _created(connection: AsyncConnection, turn: NewTurn) -> Run:
+    run = await lock_owned(connection, turn.run_id, tenant_id=turn.tenant_id, user_id=turn.user_id)
+    assert run is not None, "this transaction created it"
+    return run
+
+
+async def _store_history(
+    connection: AsyncConnection, run: Run, turn: NewTurn, history: Sequence[HistoryMessage]
+) -> None:
+    await check_fits(connection, run, [*history, HistoryMessage(role="user", content=turn.content)])
+    await store_history(connection, run, history, at=turn.at)
 
 
 async def _continue(connection: AsyncConnection, run: Run, turn: NewTurn) -> None:

@@ -56,6 +56,10 @@ async def cancel_run(connection: AsyncConnection, run_id: str, owner: Owner, *, 
             await drop_inputs(connection, run.id, dropped)
             settled = await settle_queued(connection, run, at=at)
             return Cancelled(run=run, status=settled.status, dropped=dropped, ending=settled.ending)
+        case RunStatus.IDLE:
+            status = after(run.status, RunEvent.CANCEL)
+            await connection.execute(sa.update(agent_runs).where(agent_runs.c.id == run.id).values(status=status))
+            return Cancelled(run=run, status=status)
         case _:
             waiting = tuple(await waiting_inputs(connection, run.id))
             await drop_inputs(connection, run.id, waiting)
@@ -68,7 +72,7 @@ async def settle_queued(connection: AsyncConnection, run: Run, *, at: int) -> Ca
     What waits for it is kept in the transcript, and what earlier calls left unanswered; calls that a worker left open
     are answered. A call that was to take the place of this one is next.
     """
-    invocation = await turns.load_invocation(connection, run.invocation_id)
+    invocation = await turns.load_invocation(connection, run.newest_invocation)
     rows = await turns.load_messages(connection, run.id)
     results = await _open_calls(connection, run, invocation, rows)
     seq = run.last_seq + 1

@@ -44,6 +44,17 @@ class FrameStore(FrameReader):
                 raise
         return [Answer(Status(status.decode()), last, created=made == [1]) for status, last, *made in replies]
 
+    async def forget(self, stream_ids: Sequence[str]) -> None:
+        """Delete streams whose rows are gone; their readers are told by whoever watches the rows."""
+        if not stream_ids:
+            return
+        keys = [key for stream_id in stream_ids for key in (self.keys.frames(stream_id), self.keys.meta(stream_id))]
+        pipeline = self._client.pipeline(transaction=False)
+        pipeline.unlink(*keys)
+        pipeline.zrem(self.keys.finished, *stream_ids)
+        async with answered():
+            await pipeline.execute()
+
     async def close(self, close: Close) -> Answer:
         (answer,) = await self.apply([close])
         return answer

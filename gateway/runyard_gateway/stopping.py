@@ -1,0 +1,29 @@
+"""Stopping a run: the intent is committed, then told to whoever runs it."""
+
+import structlog
+
+from runyard.clock import now_ms
+from runyard.db.reads import Owner
+from runyard.lifecycle.cancelling import Cancelled, cancel_run
+from runyard.runs import RunStatus
+from runyard.streams.cancels import tell_cancel
+from runyard_gateway.closing import close_stream
+from runyard_gateway.gateway import Gateway
+
+log = structlog.get_logger()
+
+
+async def stop(gateway: Gateway, run_id: str, owner: Owner) -> Cancelled:
+    """What the cancel found, and did. A run that a worker runs (`status` running) is asked to stop, no more.
+
+    Raises:
+        RunNotFound: unknown, or not this user's.
+    """
+    done = await gateway.database.write(cancel_run, run_id, owner, at=now_ms())
+    if done.ending is not None:
+        log.info("run cancelled", run_id=done.run.id, invocation_id=done.run.invocation_id)
+        await close_stream(gateway, done.ending)
+    elif done.status is RunStatus.RUNNING:
+        log.info("cancel requested", run_id=done.run.id, invocation_id=done.run.invocation_id)
+        await tell_cancel(gateway.redis, gateway.settings.prefix, done.run.id)
+    return done

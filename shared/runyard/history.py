@@ -1,0 +1,130 @@
+"""Transcripts that a caller brings along: checked as strictly as a model's API would, before any row is stored."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from runyard.blocks import Block, Content, as_blocks, call_ids
+from runyard.errors import InvalidArgs
+
+_USER_BLOCKS = frozenset({"text", "image", "document"})
+_SOURCED = frozenset({"image", "document"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HistoryMessage:
+    role: Literal["user", "assistant"]
+    content: Content
+
+
+def check_user_blocks(blocks: Sequence[Block], where: str) -> None:
+    """What a person may send: text, images, documents.
+
+    Raises:
+        InvalidArgs: names the block, `where[0].type`.
+    """
+    for index, block in enumerate(blocks):
+        place = f"{where}[{index}]"
+        if block.get("type") not in _USER_BLOCKS:
+            raise _wrong(place, "type", "must be text, image or document")
+        _check_shown(block, place)
+
+
+def check_history(messages: Sequence[HistoryMessage], *, asked: Sequence[str] = ()) -> None:
+    """Messages that could follow a turn which asked for the calls `asked`, in its order.
+
+    Every call is answered in the very next user message, results belong to calls that were asked for, ids are unique,
+    and no call is left open at the end.
+
+    Raises:
+        InvalidArgs: names the message and the block, `messages[2].content[0].tool_use_id`.
+    """
+    open_calls, seen = list(asked), set(asked)
+    for index, message in enumerate(messages):
+        where = f"messages[{index}].content"
+        if not message.content or (isinstance(message.content, str) and not message.content.strip()):
+            raise InvalidArgs(f"{where} is empty", fields=["messages"], field=where)
+        blocks = as_blocks(message.content)
+        if message.role == "assistant":
+            if open_calls:
+                raise _unanswered(where, open_calls)
+            open_calls = _check_assistant(blocks, where, seen)
+        else:
+            _check_user(blocks, where, open_calls)
+            open_calls = []
+    if open_calls:
+        raise _unanswered("messages", open_calls)
+
+
+def _check_assistant(blocks: Sequence[Block], where: str, seen: set[str]) -> list[str]:
+    for index, block in enumerate(blocks):
+        place = f"{where}[{index}]"
+        match block.get("type"):
+            case "text":
+                _check_text(block, place)
+            case "thinking":
+                _need(block, place, "thinking", str)
+                _need(block, place, "signature", str)
+            case "redacted_thinking":
+                _need(block, place, "data", str)
+            case "tool_use":
+                _need(block, place, "id", str)
+                _need(block, place, "name", str)
+                _need(block, place, "input", dict)
+                if block["id"] in seen:
+                    raise _wrong(place, "id", "is the id of an earlier call")
+                seen.add(block["id"])
+            case _:
+                raise _wrong(place, "type", "must be text, thinking, redacted_thinking or tool_use")
+    if blocks[-1]["type"] in {"thinking", "redacted_thinking"}:
+        raise _wrong(f"{where}[{len(blocks) - 1}]", "type", "a turn cannot end with thinking")
+    return call_ids(list(blocks))
+
+
+def _check_user(blocks: Sequence[Block], where: str, open_calls: list[str]) -> None:
+    answered: list[str] = []
+    for index, block in enumerate(blocks):
+        place = f"{where}[{index}]"
+        if block.get("type") != "tool_result":
+            check_user_blocks([block], where)
+            continue
+        call_id = block.get("tool_use_id")
+        if call_id not in open_calls or call_id in answered:
+            raise _wrong(place, "tool_use_id", "answers no open call of the message before")
+        content = block.get("content", "")
+        if isinstance(content, list) and all(isinstance(item, dict) for item in content):
+            check_user_blocks(content, f"{place}.content")
+        elif not isinstance(content, str):
+            raise _wrong(place, "content", "must be a string or content blocks")
+        answered.append(call_id)
+    if missing := [call_id for call_id in open_calls if call_id not in answered]:
+        raise _unanswered(where, missing)
+
+
+def _check_shown(block: Block, place: str) -> None:
+    if block["type"] in _SOURCED:
+        _need(block, place, "source", dict)
+    else:
+        _check_text(block, place)
+
+
+def _check_text(block: Block, place: str) -> None:
+    _need(block, place, "text", str)
+    if not block["text"].strip():
+        raise _wrong(place, "text", "is blank")
+
+
+def _need(block: Block, place: str, name: str, kind: type[Any]) -> None:
+    if not isinstance(block.get(name), kind):
+        raise _wrong(place, name, "is missing or of the wrong type")
+
+
+def _wrong(place: str, name: str, reason: str) -> InvalidArgs:
+    field = f"{place}.{name}"
+    return InvalidArgs(f"{field} {reason}", fields=[place.partition("[")[0]], field=field)
+
+
+def _unanswered(where: str, calls: Sequence[str]) -> InvalidArgs:
+    return InvalidArgs(
+        f"{where}: the calls {', '.join(calls)} are not answered by a tool_result each", fields=["messages"]
+    )

@@ -1,0 +1,198 @@
+"""What a caller may change of a run by hand: its title, its history, whether it exists."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard.blocks import call_ids
+from runyard.db.locks import lock_owned
+from runyard.db.reads import Owner
+from runyard.db.records import Message, Run
+from runyard.db.tables import (
+    agent_calls,
+    agent_inputs,
+    agent_invocations,
+    agent_messages,
+    agent_runs,
+    idempotency_keys,
+)
+from runyard.db.together import write_together
+from runyard.errors import InvalidArgs, RunBusy, RunNotFound
+from runyard.history import HistoryMessage, check_history
+from runyard.ids import RunId
+from runyard.lifecycle.creating import NEW_RUN, lock_session, new_run
+from runyard.runs import SETTLED, RunStatus
+
+_EDITABLE = SETTLED | {RunStatus.IDLE}
+_OF_THE_TRANSCRIPT = (agent_calls, agent_inputs, agent_messages, agent_invocations)
+
+_last_message = (
+    sa.select(agent_messages.c.role, agent_messages.c.content)
+    .where(agent_messages.c.run_id == sa.bindparam("run"))
+    .order_by(agent_messages.c.seq.desc())
+    .limit(1)
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewRun:
+    """A run that nothing was asked of yet. Its text is clean (`runyard.text`), its id the caller's own, so that after a
+    commit of unknown outcome the same run can be created again.
+    """
+
+    run_id: RunId
+    tenant_id: str
+    user_id: str
+    agent: str
+    queue: str
+    session_id: str | None
+    title: str | None
+    metadata: dict[str, Any] | None
+    history: Sequence[HistoryMessage]
+    at: int
+
+
+async def create_idle_run(connection: AsyncConnection, new: NewRun) -> tuple[Run, bool]:
+    """The run, and whether it is the new one: its session may have one, which stays as it is.
+
+    Raises:
+        InvalidArgs: the history could not be sent to a model; or the session has a run, which has its own.
+    """
+    check_history(new.history)
+    owner = {"tenant_id": new.tenant_id, "user_id": new.user_id}
+    row = new_run(
+        run_id=new.run_id,
+        agent=new.agent,
+        queue=new.queue,
+        session_id=new.session_id,
+        title=new.title,
+        metadata=new.metadata,
+        invocation_id=None,
+        at=new.at,
+        **owner,
+    )
+    inserted = await write_together(connection, (NEW_RUN, row))
+    run = await lock_owned(connection, new.run_id, **owner)
+    if run is None:
+        assert new.session_id is not None, "an id that was just made is nobody's"
+        run = await lock_session(connection, agent=new.agent, session_id=new.session_id, **owner)
+        assert run is not None, "it stood in the way of the insert"
+        if new.history:
+            raise InvalidArgs(
+                f"the session has a run already, {run.id}: append to it", fields=["messages", "sessionId"], runId=run.id
+            )
+    if inserted:
+        run = await store_history(connection, run, new.history, at=new.at)
+    return run, run.id == new.run_id
+
+
+async def describe_run(
+    connection: AsyncConnection, run_id: str, owner: Owner, *, values: dict[str, Any], at: int
+) -> Run:
+    """Change `title`, `metadata`: those that `values` has.
+
+    Raises:
+        RunNotFound: unknown, or not this user's.
+    """
+    run = await _locked(connection, run_id, owner)
+    return await _change(connection, run, last_activity_at=at, **values)
+
+
+async def append_messages(
+    connection: AsyncConnection, run_id: str, owner: Owner, messages: Sequence[HistoryMessage], *, at: int
+) -> list[Message]:
+    """The rows, as they are stored.
+
+    Raises:
+        RunNotFound: unknown, or not this user's.
+        RunBusy: an invocation is in progress.
+        InvalidArgs: the messages do not fit behind the transcript.
+    """
+    run = await _editable(connection, run_id, owner)
+    await check_fits(connection, run, messages)
+    changed = await store_history(connection, run, messages, at=at)
+    rows = await connection.execute(
+        sa.select(agent_messages)
+        .where(agent_messages.c.run_id == run.id, agent_messages.c.seq > run.last_seq)
+        .order_by(agent_messages.c.seq)
+    )
+    found = [Message(**row._mapping) for row in rows]
+    assert len(found) == changed.last_seq - run.last_seq
+    return found
+
+
+async def clear_messages(connection: AsyncConnection, run_id: str, owner: Owner, *, at: int) -> list[str]:
+    """Forget the transcript with all that belongs to it: inputs, calls, invocations. The run keeps its id, session,
+    title, and what it has cost. Returns the streams that are nobody's now.
+
+    Raises:
+        RunNotFound: unknown, or not this user's.
+        RunBusy: an invocation is in progress.
+    """
+    run = await _editable(connection, run_id, owner)
+    streams = await _forget(connection, run)
+    await _change(connection, run, invocation_id=None, last_seq=0, error=None, last_activity_at=at)
+    return streams
+
+
+async def erase_run(connection: AsyncConnection, run_id: str, owner: Owner) -> list[str]:
+    """Delete the run and all that belongs to it. Returns the streams that are nobody's now.
+
+    Raises:
+        RunNotFound: unknown, or not this user's.
+        RunBusy: an invocation is in progress.
+    """
+    run = await _editable(connection, run_id, owner)
+    streams = await _forget(connection, run)
+    await connection.execute(sa.delete(agent_runs).where(agent_runs.c.id == run.id))
+    return streams
+
+
+async def check_fits(connection: AsyncConnection, run: Run, messages: Sequence[HistoryMessage]) -> None:
+    """Raises `InvalidArgs` for messages that cannot follow the transcript; the run lock is held."""
+    last = (await connection.execute(_last_message, {"run": run.id})).one_or_none()
+    check_history(messages, asked=call_ids(last.content) if last is not None and last.role == "assistant" else [])
+
+
+async def store_history(connection: AsyncConnection, run: Run, messages: Sequence[HistoryMessage], *, at: int) -> Run:
+    """Append checked messages that no invocation wrote; the run lock is held."""
+    if not messages:
+        return run
+    rows = [
+        {"run_id": run.id, "seq": seq, "role": message.role, "content": message.content, "created_at": at}
+        for seq, message in enumerate(messages, run.last_seq + 1)
+    ]
+    await connection.execute(sa.insert(agent_messages), rows)
+    return await _change(connection, run, last_seq=run.last_seq + len(rows), last_activity_at=at)
+
+
+async def _locked(connection: AsyncConnection, run_id: str, owner: Owner) -> Run:
+    run = await lock_owned(connection, run_id, tenant_id=owner.tenant_id, user_id=owner.user_id)
+    if run is None:
+        raise RunNotFound("Run not found", runId=run_id)
+    return run
+
+
+async def _editable(connection: AsyncConnection, run_id: str, owner: Owner) -> Run:
+    run = await _locked(connection, run_id, owner)
+    if run.status not in _EDITABLE:
+        raise RunBusy("The run is busy with a call", runId=run.id, status=run.status)
+    return run
+
+
+async def _forget(connection: AsyncConnection, run: Run) -> list[str]:
+    of_run = sa.select(agent_invocations.c.stream_id).where(agent_invocations.c.run_id == run.id)
+    streams = list((await connection.execute(of_run)).scalars())
+    for table in (*_OF_THE_TRANSCRIPT, idempotency_keys):
+        await connection.execute(sa.delete(table).where(table.c.run_id == run.id))
+    return streams
+
+
+async def _change(connection: AsyncConnection, run: Run, **values: Any) -> Run:
+    changed = await connection.execute(
+        sa.update(agent_runs).where(agent_runs.c.id == run.id).values(**values).returning(agent_runs)
+    )
+    return Run(**changed.one()._mapping)
