@@ -425,7 +425,33 @@ async def test_without_redis_the_run_leaves_and_its_frames_are_made_good(
     assert settled.result["text"] == "Seen."
 
 
-async def test_a_hand_over_that_the_database_refuses_is_left_to_the_others(worker: Worker) -> None:
+@pytest.mark.parametrize("fault", Fault)
+async def test_a_hand_over_that_fails_is_tried_again(worker: Worker, fault: Fault) -> None:
+    gate = Gate()
+
+    @tool
+    async def look() -> str:
+        await gate()
+        return "seen"
+
+    worker.script(asks(tool_use("toolu_1", "look")), says("Seen."), tools=[look])
+    here = Leaving(worker, await worker.claim())
+    await reached(gate.reached)
+    worker.database.faults[claims.give_back] = [fault]
+    leaving = here.leaves()
+    await asyncio.sleep(0)
+    gate.open.set()
+    await done(leaving)
+    assert worker.database.faults[claims.give_back] == []
+    settled = (await worker.execute(await worker.claim_queued())).check()
+    assert settled.result["text"] == "Seen."
+    assert settled.run.generation == here.claim.run.generation + 2
+
+
+async def test_a_hand_over_that_the_database_refuses_is_left_to_the_others(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "GIVE_BACK_S", 0.0)
     gate = Gate()
 
     @tool

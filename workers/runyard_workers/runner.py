@@ -13,11 +13,16 @@ from runyard.db.workers import OwnRun
 from runyard.errors import GenerationLost, HandOver, StoreUnavailable
 from runyard.ids import RunId
 from runyard.queue.wakeups import Publisher
+from runyard_workers.commits import backoff
 from runyard_workers.execution import Execution
 from runyard_workers.services import Services
 from runyard_workers.slots import SlotPool
 
 LEAVE_POLL_S = 0.2
+GIVE_BACK_S = 10.0
+"""How long a run is offered to a database that does not take it: one that is not given back waits for the others to
+miss this worker, and counts its death.
+"""
 
 log = structlog.get_logger()
 
@@ -121,12 +126,17 @@ class Runner:
 
     async def _give_back(self, holding: Holding, *, sent: int | None = None) -> None:
         run_id, generation = holding
-        try:
-            given = await self._services.database.write(claims.give_back, run_id, generation, sent=sent)
-        except StoreUnavailable as error:
-            # The row still names this worker: it is put back when the worker's beat is missed.
-            log.warning("run not given back", run_id=run_id, generation=generation, error=str(error))
-            return
+        loop, delays = asyncio.get_running_loop(), backoff()
+        give_up_at = loop.time() + GIVE_BACK_S
+        while True:
+            try:
+                given = await self._services.database.write(claims.give_back, run_id, generation, sent=sent)
+                break
+            except StoreUnavailable as error:
+                if loop.time() >= give_up_at:
+                    log.warning("run not given back", run_id=run_id, generation=generation, error=str(error))
+                    return
+            await asyncio.sleep(next(delays))
         if given is None:
             return
         log.info("run given back", run_id=run_id, generation=generation)
