@@ -10,9 +10,11 @@ from runyard_agents.clerk import charge, look_up
 from runyard import RunContext, agent, tool
 
 SPINS = 100_000
+GATE_S = 600.0
+"""A test that is slow to open a gate is still in time."""
 
 
-@tool
+@tool(timeout_s=GATE_S)
 async def wait(ctx: RunContext, gate: str) -> str:
     """Act, then wait until the test opens a gate: it must not happen twice."""
     act(ctx, f"wait {ctx.call_id}")
@@ -21,7 +23,7 @@ async def wait(ctx: RunContext, gate: str) -> str:
     return "let through"
 
 
-@tool(idempotent=True)
+@tool(idempotent=True, timeout_s=GATE_S)
 async def wait_keyed(ctx: RunContext, gate: str) -> str:
     """The same, with a key by which the world outside tells a repetition."""
     act(ctx, f"wait_keyed {ctx.call_id} {ctx.idempotency_key}")
