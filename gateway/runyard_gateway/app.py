@@ -24,6 +24,7 @@ from runyard_gateway.failures import Failures
 from runyard_gateway.gateway import Gateway, Operation
 from runyard_gateway.hub import Hub
 from runyard_gateway.loopback import LoopbackOnly
+from runyard_gateway.rates import Rates
 from runyard_gateway.routes import OPERATIONS
 from runyard_gateway.routes.console import console
 from runyard_gateway.routes.probes import probes
@@ -86,6 +87,7 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
             publisher=publisher,
             directory=AgentDirectory(database),
             authenticator=authenticator(settings),
+            rates=Rates(client, settings, redis_away=lambda: hub.redis_away),
             draining=asyncio.Event(),
         )
         for task in background:

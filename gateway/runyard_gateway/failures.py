@@ -1,5 +1,7 @@
 """The one place where an exception becomes an answer: `{"error": {"code", "message", "requestId", "retryable"}}`."""
 
+from math import ceil
+
 import orjson
 import structlog
 from starlette.datastructures import MutableHeaders
@@ -7,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from runyard.errors import InternalError, MethodNotAllowed, RouteNotFound, RunyardError, Unauthenticated
+from runyard.errors import InternalError, MethodNotAllowed, RateLimited, RouteNotFound, RunyardError, Unauthenticated
 from runyard.ids import RequestId, new_request_id
 
 log = structlog.get_logger()
@@ -77,6 +79,8 @@ async def _answer(failure: RunyardError, request_id: RequestId, send: Send) -> N
         headers.append((b"www-authenticate", b"Bearer"))
     if isinstance(failure, MethodNotAllowed):
         headers.append((b"allow", ", ".join(failure.fields["allow"]).encode()))
+    if isinstance(failure, RateLimited):
+        headers.append((b"retry-after", str(ceil(failure.fields["retryAfterMs"] / 1000)).encode()))
     if failure.status == 503:  # noqa: PLR2004 - Service Unavailable
         headers.append((b"retry-after", b"1"))
     await send({"type": "http.response.start", "status": failure.status, "headers": headers})

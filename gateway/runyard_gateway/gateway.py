@@ -17,6 +17,7 @@ from runyard_gateway.auth import Authenticator
 from runyard_gateway.directory import AgentDirectory
 from runyard_gateway.hub import Hub
 from runyard_gateway.principal import Principal
+from runyard_gateway.rates import Rates
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +32,7 @@ class Gateway:
     publisher: Publisher
     directory: AgentDirectory
     authenticator: Authenticator
+    rates: Rates
     draining: asyncio.Event
 
     def leave(self) -> None:

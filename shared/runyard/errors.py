@@ -129,6 +129,14 @@ class IdempotencyMismatch(CallerError):
     status = 409
 
 
+class RateLimited(CallerError):
+    """Fields: `retryAfterMs`, also in `Retry-After`, in seconds."""
+
+    code = "RATE_LIMITED"
+    status = 429
+    retryable = True
+
+
 class RunBusy(CallerError):
     code = "RUN_BUSY"
     status = 409

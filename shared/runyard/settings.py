@@ -65,6 +65,9 @@ class Settings(DatabaseSettings):
     port: int = Field(default=8000, ge=0, le=65535, description="Port the gateway listens on")
     body_max_bytes: int = Field(default=1_048_576, ge=1024, description="Largest request body, in bytes")
 
+    rate_user_per_min: int = Field(default=0, ge=0, description="Calls a user may make in a minute; 0: any number")
+    rate_tenant_per_min: int = Field(default=0, ge=0, description="Calls a tenant may make in a minute; 0: any number")
+
     agents: Path | None = Field(default=None, description="Required by workers: the folder of agent files")
     model: str | None = Field(default=None, description="Model of agents that name none")
     models_allowed: Names = Field(default=(), description="Models a call may ask for; empty: only the agent's own")

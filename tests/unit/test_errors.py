@@ -25,6 +25,7 @@ STATUSES = {
     "AGENT_MISMATCH": 409,
     "ALREADY_FOLDED": 409,
     "IDEMPOTENCY_MISMATCH": 409,
+    "RATE_LIMITED": 429,
     "AGENT_INPUT_QUEUE_FULL": 429,
     "RUN_BUSY": 409,
     "STREAM_GONE": 410,
@@ -40,7 +41,7 @@ STATUSES = {
 }
 """What callers rely on."""
 
-RETRYABLE = {"AGENT_INPUT_QUEUE_FULL", "RUN_BUSY", "STORE_UNAVAILABLE", "NOT_READY"}
+RETRYABLE = {"RATE_LIMITED", "AGENT_INPUT_QUEUE_FULL", "RUN_BUSY", "STORE_UNAVAILABLE", "NOT_READY"}
 
 
 def tree(root: type[BaseException]) -> Iterator[type[BaseException]]:

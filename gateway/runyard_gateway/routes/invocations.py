@@ -62,6 +62,7 @@ async def start_run(gateway: Gateway, request: Request, principal: Principal) ->
 async def answer_call(gateway: Gateway, request: Request, principal: Principal, turn: NewTurn) -> ASGIApp:
     """Accept a turn and answer with the stream, the result (`Prefer: wait=N`), or 202 with `Location`."""
     seconds = wait_s(request)
+    await gateway.rates.take(principal)
     accepted = await accept(gateway, turn)
     location = f"/v1/invocations/{accepted.invocation_id}"
     receipt = {"runId": accepted.run_id, "queued": accepted.queued, "inputId": accepted.input_id}

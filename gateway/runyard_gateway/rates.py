@@ -1,0 +1,55 @@
+"""How many calls a minute a user and a tenant may make, counted in Redis for all gateways together."""
+
+from collections.abc import Callable
+from importlib.resources import files
+
+import structlog
+from redis.asyncio import Redis
+
+from runyard.errors import RateLimited, StoreUnavailable
+from runyard.settings import Settings
+from runyard.streams.connect import answered
+from runyard_gateway.principal import Principal
+
+log = structlog.get_logger()
+
+
+class Rates:
+    """Token buckets: one holds a minute's calls and fills evenly, so a burst of that many passes at once.
+
+    Redis away: every call passes. A limit protects what is behind it from too much; it is no reason to take nothing.
+    """
+
+    def __init__(self, client: Redis, settings: Settings, *, redis_away: Callable[[], bool]) -> None:
+        self._user_per_min = settings.rate_user_per_min
+        self._tenant_per_min = settings.rate_tenant_per_min
+        self._prefix = settings.prefix
+        self._redis_away = redis_away
+        self._take = client.register_script(files("runyard_gateway").joinpath("rates.lua").read_text())
+
+    async def take(self, principal: Principal) -> None:
+        """Count one call.
+
+        Raises:
+            RateLimited: there were too many; nothing is counted.
+        """
+        buckets = self._buckets(principal)
+        if not buckets or self._redis_away():
+            return
+        try:
+            async with answered():
+                wait_ms = await self._take(keys=list(buckets), args=list(buckets.values()))
+        except StoreUnavailable as error:
+            log.warning("calls are not counted", error=str(error))
+            return
+        if wait_ms:
+            raise RateLimited("too many calls: send this one again later", retryAfterMs=wait_ms)
+
+    def _buckets(self, principal: Principal) -> dict[str, int]:
+        # Neither name can hold a NUL, so no two pairs make one key.
+        tenant, user = principal.tenant_id, principal.user_id
+        limits = {
+            f"{self._prefix}:rate:tenant:{tenant}": self._tenant_per_min,
+            f"{self._prefix}:rate:user:{tenant}\0{user}": self._user_per_min,
+        }
+        return {key: limit for key, limit in limits.items() if limit}
