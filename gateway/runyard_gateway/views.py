@@ -7,6 +7,7 @@ from runyard.clock import to_iso
 from runyard.db.records import Call, Input, Invocation, Message, Run
 from runyard.runs import SETTLED
 
+# What is there from the beginning; beside them `output_tokens_estimated`, once a call was broken off.
 USAGE_KEYS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
@@ -134,4 +135,4 @@ def _text(content: str | list[dict[str, Any]]) -> str:
 
 
 def _usage(usage: dict[str, int]) -> dict[str, int]:
-    return {key: usage.get(key, 0) for key in USAGE_KEYS}
+    return dict.fromkeys(USAGE_KEYS, 0) | usage

@@ -120,7 +120,7 @@ async def test_what_failed_attempts_have_cost_is_counted_and_their_output_estima
     begun = UsageSoFar(Usage(input_tokens=27, output_tokens=1), MODEL)
     models = one_model([begun, TextDelta("x" * 40), CUT], says("Hello.", usage=Usage(input_tokens=20, output_tokens=8)))
     settled = await run(worker, models)
-    total = Usage(input_tokens=47, output_tokens=19)  # one counted, ten estimated, eight counted
+    total = Usage(input_tokens=47, output_tokens=19, output_tokens_estimated=10)  # one counted, ten not, eight counted
     assert settled.run.usage == settled.result["usage"] == total.to_dict()
     assert settled.run.cost == cost(MODEL, total).to_dict()
     assert settled.rows[-1].usage == Usage(input_tokens=20, output_tokens=8).to_dict()

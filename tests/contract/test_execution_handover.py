@@ -10,7 +10,7 @@ from tests.contract import store
 from tests.contract.crew import Crew, reached
 from tests.contract.worker import GUARD_S, Settled, Worker
 from tests.fakes.databases import Fault
-from tests.fakes.provider import asks, says
+from tests.fakes.provider import MODEL, asks, says
 from tests.fakes.rows import text, tool_use
 
 from runyard import RunContext, tool
@@ -21,6 +21,8 @@ from runyard.lifecycle.accept import accept_turn
 from runyard.lifecycle.cancelling import cancel_run
 from runyard.runs import CallState, RunStatus
 from runyard_workers import output, runner
+from runyard_workers.prices import cost
+from runyard_workers.providers.model import Usage, UsageSoFar
 from runyard_workers.runner import Runner
 
 pytestmark = pytest.mark.anyio
@@ -205,17 +207,23 @@ async def test_a_turn_that_ends_in_time_settles_here(worker: Worker) -> None:
 
 
 async def test_a_model_call_that_takes_too_long_is_made_anew(worker: Worker) -> None:
+    """Both calls are paid for."""
     begun = asyncio.Event()
-    worker.script([*says("Half an ")[:1], begun.set, asyncio.Event()])
+    counted = UsageSoFar(Usage(input_tokens=27, output_tokens=1), MODEL)
+    worker.script([counted, *says("Half an ")[:1], begun.set, asyncio.Event()])
     here = Leaving(worker, await worker.claim())
     await reached(begun)
     seen = await worker.seen(here.claim)
     await done(here.leaves(0.02))
     assert worker.provider.open_streams == 0
-    worker.script(says("A whole ", "answer."))
+    worker.script(says("A whole ", "answer.", usage=Usage(input_tokens=20, output_tokens=8)))
     settled = (await worker.execute(await here.taken())).check(seen=seen)
     assert settled.events("rewind") == [{"toSeq": 0, "length": 0}]
     assert settled.result["text"] == "A whole answer."
+    paid = Usage(input_tokens=47, output_tokens=11, output_tokens_estimated=2)
+    assert settled.result["usage"] == settled.run.usage == settled.invocation.usage == paid.to_dict()
+    assert settled.run.cost == settled.result["cost"] == cost(MODEL, paid).to_dict()
+    assert settled.result["steps"] == settled.run.steps == 1
 
 
 async def test_when_the_time_is_over_a_tool_that_may_run_again_is_stopped(worker: Worker) -> None:

@@ -17,7 +17,7 @@ from runyard.db.claims import Claim, GivenBack
 from runyard.db.deaths import crash_reason
 from runyard.db.records import Call, Input, Message
 from runyard.db.transcripts import AssistantTurn
-from runyard.db.turns import Held, PlannedCall
+from runyard.db.turns import Held, PlannedCall, Totals
 from runyard.errors import GenerationLost, HandOver, InternalError, RunCrashed, RunyardError, Signal, StoreUnavailable
 from runyard.lifecycle import settling
 from runyard.lifecycle.endings import Ending, ending, stored_ending
@@ -82,6 +82,10 @@ class Execution:
     def leave(self) -> None:
         """The worker leaves: give the run up as soon as nothing is under way (`HandOver`)."""
         self._leaving.set()
+
+    def spent(self) -> Totals:
+        """What it has cost so far, a call that was dropped included."""
+        return self._model.progress.totals()
 
     def may_be_dropped(self) -> bool:
         """Whether another worker could begin again what goes on: a model's call, or tools that are idempotent."""

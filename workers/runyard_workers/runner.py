@@ -9,6 +9,7 @@ import structlog
 
 from runyard.db import claims
 from runyard.db.claims import Claim
+from runyard.db.turns import Totals
 from runyard.db.workers import OwnRun
 from runyard.errors import GenerationLost, HandOver, StoreUnavailable
 from runyard.ids import RunId
@@ -118,19 +119,26 @@ class Runner:
 
     async def _stop(self, leaving: Sequence[Holding]) -> None:
         """Stop runs where they are and put them back into the queue."""
-        tasks = [self._tasks[holding] for holding in leaving]
-        for task in tasks:
+        stopping = [(holding, self._tasks[holding], self._executions.get(holding)) for holding in leaving]
+        for _, task, _ in stopping:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*map(self._give_back, leaving))
+        await asyncio.gather(*(task for _, task, _ in stopping), return_exceptions=True)
+        await asyncio.gather(
+            *(
+                self._give_back(holding, spent=None if execution is None else execution.spent())
+                for holding, _, execution in stopping
+            )
+        )
 
-    async def _give_back(self, holding: Holding, *, sent: int | None = None) -> None:
+    async def _give_back(self, holding: Holding, *, sent: int | None = None, spent: Totals | None = None) -> None:
         run_id, generation = holding
         loop, delays = asyncio.get_running_loop(), backoff()
         give_up_at = loop.time() + GIVE_BACK_S
         while True:
             try:
-                given = await self._services.database.write(claims.give_back, run_id, generation, sent=sent)
+                given = await self._services.database.write(
+                    claims.give_back, run_id, generation, sent=sent, spent=spent
+                )
                 break
             except StoreUnavailable as error:
                 if loop.time() >= give_up_at:

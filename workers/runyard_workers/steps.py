@@ -80,6 +80,8 @@ class ModelSteps:
             streamed = await self._task
         except asyncio.CancelledError:
             if not self._stopped.is_set() or _is_dropped():
+                if attempts.call is not None and attempts.call.spent is not None:
+                    attempts.spent.append(attempts.call.spent)
                 raise
             raise StoppedError(self._stopped_turn(attempts.call, rows)) from None
         finally:
@@ -134,7 +136,7 @@ class ModelSteps:
             seq=rows[-1].seq + 1,
             content=[{"type": "text", "text": text}],
             model=spent.model,
-            usage={**spent.usage.to_dict(), "output_tokens_estimated": spent.estimated_tokens},
+            usage=spent.usage.to_dict(),
             cost=price.to_dict(),
             stop_reason=FinishReason.CANCELLED,
             duration_ms=call.duration_ms,

@@ -5,7 +5,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from runyard.errors import RunTimeout, RunyardError
 from runyard.frames import Payload, cost_bytes, text_payload, thinking_payload
@@ -45,11 +45,10 @@ class StreamedTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spent:
-    """What a call that did not end has cost. `estimated_tokens` of the output were not counted by the provider."""
+    """What a call that did not end has cost: as its provider counted it, and estimated from there."""
 
     model: str
     usage: Usage
-    estimated_tokens: int
 
 
 class ModelCall:
@@ -94,8 +93,7 @@ class ModelCall:
             return None
         usage, model = self._counted or UsageSoFar(Usage(), self._request.model)
         estimated = math.ceil(self._uncounted_chars / CHARS_A_TOKEN)
-        usage = replace(usage, output_tokens=usage.output_tokens + estimated)
-        return Spent(model=model, usage=usage, estimated_tokens=estimated)
+        return Spent(model=model, usage=usage + Usage(output_tokens=estimated, output_tokens_estimated=estimated))
 
     @property
     def duration_ms(self) -> int:

@@ -17,6 +17,7 @@ from runyard.db.records import Input, Invocation, Message, Run
 from runyard.db.tables import QUEUED, RUNNING, agent_invocations, agent_runs
 from runyard.db.together import Update, write_together
 from runyard.db.transcripts import appending
+from runyard.db.turns import Totals
 from runyard.errors import WorkerGone
 from runyard.ids import InvocationId, RunId, WorkerId
 from runyard.runs import RunEvent, RunStatus, after
@@ -241,13 +242,20 @@ async def is_cancel_requested(connection: AsyncConnection, run_id: RunId, genera
 
 
 async def give_back(
-    connection: AsyncConnection, run_id: RunId, generation: int, *, sent: int | None = None
+    connection: AsyncConnection,
+    run_id: RunId,
+    generation: int,
+    *,
+    sent: int | None = None,
+    spent: Totals | None = None,
 ) -> GivenBack | None:
     """Put a running run back into the queue for another worker; None when it is no longer ours to give.
 
     `sent`: the number of its last frame, where the run stands at a boundary and Redis has all of them: whoever takes it
-    goes on behind that one, and withdraws nothing.
+    goes on behind that one, and withdraws nothing. `spent`: what it has cost, with a model's call that was broken off;
+    its steps are those that are stored.
     """
+    paid = {} if spent is None else {"usage": spent.run_usage, "cost": spent.run_cost}
     row = (
         await connection.execute(
             sa.update(agent_runs)
@@ -260,13 +268,18 @@ async def give_back(
                 status=after(RunStatus.RUNNING, RunEvent.GIVE_BACK),
                 worker_id=None,
                 generation=agent_runs.c.generation + 1,
+                **paid,
             )
             .returning(agent_runs.c.invocation_id, agent_runs.c.queue)
         )
     ).one_or_none()
     if row is None:
         return None
-    values: dict[str, Any] = {"status": RunStatus.QUEUED} | ({} if sent is None else {"last_frame": sent})
+    values: dict[str, Any] = {"status": RunStatus.QUEUED}
+    if sent is not None:
+        values["last_frame"] = sent
+    if spent is not None:
+        values |= {"usage": spent.usage, "cost": spent.cost}
     await connection.execute(
         sa.update(agent_invocations).where(agent_invocations.c.id == row.invocation_id).values(**values)
     )

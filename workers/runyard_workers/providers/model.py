@@ -39,12 +39,16 @@ class ModelRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """Tokens as the Messages API counts them: `input_tokens` does not include those written to or read from a cache."""
+    """Tokens as the Messages API counts them: `input_tokens` does not include those written to or read from a cache.
+
+    `output_tokens_estimated` are the part of `output_tokens` that no provider counted: of calls that were broken off.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int = 0
+    output_tokens_estimated: int = 0
 
     def __add__(self, other: Self) -> Self:
         return type(self)(
@@ -52,16 +56,22 @@ class Usage:
             output_tokens=self.output_tokens + other.output_tokens,
             cache_creation_input_tokens=self.cache_creation_input_tokens + other.cache_creation_input_tokens,
             cache_read_input_tokens=self.cache_read_input_tokens + other.cache_read_input_tokens,
+            output_tokens_estimated=self.output_tokens_estimated + other.output_tokens_estimated,
         )
 
     def to_dict(self) -> dict[str, int]:
-        """The shape of results, rows and the API: `{"input_tokens": 27, "output_tokens": 47, ...}`, all four keys."""
-        return {
+        """The shape of results, rows and the API: `{"input_tokens": 27, "output_tokens": 47, ...}`, all four keys; and
+        `output_tokens_estimated`, where it is not 0.
+        """
+        counted = {
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
             "cache_creation_input_tokens": self.cache_creation_input_tokens,
             "cache_read_input_tokens": self.cache_read_input_tokens,
         }
+        if self.output_tokens_estimated:
+            counted["output_tokens_estimated"] = self.output_tokens_estimated
+        return counted
 
     @classmethod
     def from_dict(cls, counts: Mapping[str, int]) -> Self:
@@ -71,6 +81,7 @@ class Usage:
             output_tokens=counts.get("output_tokens", 0),
             cache_creation_input_tokens=counts.get("cache_creation_input_tokens", 0),
             cache_read_input_tokens=counts.get("cache_read_input_tokens", 0),
+            output_tokens_estimated=counts.get("output_tokens_estimated", 0),
         )
 
 
