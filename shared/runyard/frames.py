@@ -14,7 +14,7 @@ import orjson
 class FrameEvent(StrEnum):
     """The events that the system itself writes; an author's `ctx.stream.event` may use any other name."""
 
-    TEXT = "text"  # answer text that holds a CR, as a JSON string (SSE ends lines at CR); counted as answer text
+    TEXT = "text"  # answer text as a JSON string, where it cannot go as it is: see `text_payload`
     THINKING = "thinking"
     TOOL_START = "tool_start"
     TOOL = "tool"
@@ -36,6 +36,10 @@ TERMINAL_EVENTS = frozenset({FrameEvent.RESULT, FrameEvent.ERROR})
 
 FRAME_OVERHEAD_BYTES = 96
 """Added to each frame's size, so that a flood of tiny frames is bounded as well as a few large ones."""
+
+
+ROW_ANNOUNCED = '{"seq":'
+"""What the data of a `message` frame begins with: see docs/adr/0006-message-for-event-source.md."""
 
 
 class Payload(NamedTuple):
@@ -61,8 +65,12 @@ def cost_bytes(event: str | None, data: bytes) -> int:
 
 
 def text_payload(text: str) -> Payload:
-    """Answer text; `text` must be clean (`runyard.text`) and not empty."""
-    if "\r" in text:
+    """Answer text; `text` must be clean (`runyard.text`) and not empty.
+
+    It has an event of its own where SSE would end a line in it, and where a browser's EventSource, which calls events
+    without a name "message", would take it for the announcement of a row.
+    """
+    if "\r" in text or text.startswith(ROW_ANNOUNCED):
         return Payload(FrameEvent.TEXT, orjson.dumps(text))
     return Payload(None, text.encode())
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from runyard.frames import (
     FRAME_OVERHEAD_BYTES,
     RESERVED_EVENTS,
+    ROW_ANNOUNCED,
     TERMINAL_EVENTS,
     Frame,
     FrameEvent,
@@ -19,20 +20,37 @@ from runyard.frames import (
 clean = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1)
 
 
-@given(clean)
+@given(clean | clean.map(lambda text: ROW_ANNOUNCED + text))
 def test_answer_text_comes_back_to_the_byte(text: str) -> None:
     payload = text_payload(text)
     assert answer_text(*payload) == text
     assert b"\r" not in payload.data, "SSE would end the line there"
+    assert payload.event or not payload.data.startswith(b'{"seq":'), "an EventSource would take it for a row"
 
 
-@pytest.mark.parametrize("text", ["a\r", "\r\n", "a\rb\nc\r\n"])
-def test_text_with_a_carriage_return_goes_as_json(text: str) -> None:
+@pytest.mark.parametrize("text", ["a\r", "\r\n", "a\rb\nc\r\n", '{"seq":', '{"seq":1,"role":"user"}'])
+def test_text_that_would_be_taken_for_something_else_goes_as_json(text: str) -> None:
     payload = text_payload(text)
     assert (payload.event, orjson.loads(payload.data)) == ("text", text)
 
 
-@pytest.mark.parametrize("text", ["\n", "a\n\nb", "x\u2028y", "z\u0085", "\x0b", " a", "event: result", "data:"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n",
+        "a\n\nb",
+        "x\u2028y",
+        "z\u0085",
+        "\x0b",
+        " a",
+        "event: result",
+        "data:",
+        "{",
+        '{"seq',
+        ' {"seq":1}',
+        '{"a":1}',
+    ],
+)
 def test_other_text_goes_as_it_is(text: str) -> None:
     assert text_payload(text) == (None, text.encode())
 
@@ -49,6 +67,10 @@ def test_an_event_carries_json_on_one_line() -> None:
     payload = event_payload("progress", {"query": "swifts\r\n", "n": 1})
     assert payload == ("progress", b'{"query":"swifts\\r\\n","n":1}')
     assert answer_text(*payload) is None
+
+
+def test_an_announced_row_is_known_by_its_beginning() -> None:
+    assert event_payload("message", {"seq": 1, "role": "user"}).data.startswith(ROW_ANNOUNCED.encode())
 
 
 def test_only_results_and_errors_end_a_stream() -> None:
