@@ -83,6 +83,11 @@ class Console:
         """The answer's texts, as they are seen, become these; no more and no fewer."""
         await expect(self.page.locator(".answer")).to_have_text(list(texts))
 
+    async def waits(self, *texts: str, receipt: str = "queued") -> None:
+        """These inputs, and no others, are shown as not read yet, each with this receipt."""
+        await expect(self.chips.locator(".said")).to_have_text(list(texts))
+        await expect(self.chips.locator(".receipt")).to_have_text([receipt] * len(texts))
+
     async def ends(self, status: str = "Completed", *, turns: int = 1) -> None:
         """So many turns have ended, the last one like this."""
         await expect(self.page.locator(".ending")).to_have_count(turns)
@@ -94,6 +99,22 @@ class Console:
 
     def card(self, name: str) -> Locator:
         return self.page.locator(".card.tool").filter(has=self.page.get_by_text(name, exact=True))
+
+    def take_back(self, text: str) -> Locator:
+        return self.page.get_by_role("button", name=f"Take back: {text}")
+
+    @property
+    def draft(self) -> Locator:
+        return self.page.get_by_label("Message")
+
+    @property
+    def stop(self) -> Locator:
+        return self.page.locator(".composer .stop")
+
+    @property
+    def chips(self) -> Locator:
+        """Inputs that the agent has not read."""
+        return self.page.locator(".waiting .chip")
 
     @property
     def inputs(self) -> Locator:

@@ -37,6 +37,14 @@ MARKUP = """async (text) => {
     return place.innerHTML.trim();
 }"""
 
+STANDING = """async (given) => {
+    const { standingOf } = await import("/console/conversation/standing.js");
+    const { inputsOf } = await import("/console/conversation/waiting.js");
+    const state = { run: null, live: null, groups: [], frames: {}, outcomes: {}, stopping: null, ...given };
+    const { opening, waiting } = inputsOf(state);
+    return [standingOf(state), opening?.id ?? null, waiting.map(({ id, receipt }) => `${id} ${receipt}`)];
+}"""
+
 TURN = """async ([rows, frames]) => {
     const { NOTHING_SEEN, reduce } = await import("/console/conversation/frames.js");
     const { turnParts } = await import("/console/conversation/turn.js");
@@ -119,6 +127,53 @@ async def test_text_and_thinking_grow(page: Page) -> None:
     )
     assert state["status"] == "running"
     assert said(state["parts"]) == [("thinking", "Let me."), ("text", "One, two\r\nthree")]
+
+
+RETRY = {"status": "retrying", "model": "m", "attempt": 2, "waitMs": 500}
+ASKED = {"id": "a", "name": "note", "input": {}}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        (9, "", "Now."),
+        (9, "text", "Now\r"),
+        (9, "thinking", "Hm."),
+        (9, "tool_start", ASKED),
+        (9, "tool", {**ASKED, "isError": True, "durationMs": 0}),
+        (9, "message", {"seq": 2, "role": "assistant"}),
+        (9, "progress", {}),
+        (9, "status", {"status": "running"}),
+    ],
+)
+async def test_a_retry_is_over_when_anything_follows(page: Page, frame: Frame) -> None:
+    before = await reduced(page, (1, "status", {"status": "running"}), (2, "status", RETRY))
+    assert before["status"] == "retrying"
+    assert before["retry"] == {"model": "m", "attempt": 2, "waitMs": 500}
+    after = await reduced(page, (1, "status", {"status": "running"}), (2, "status", RETRY), frame)
+    assert (after["status"], after["retry"]) == ("running", None)
+
+
+async def test_a_retry_is_told_behind_the_rewind_that_it_begins_with(page: Page) -> None:
+    frames: list[Frame] = [(1, "", "lost"), (2, "rewind", {"toSeq": 0, "length": 0}), (3, "status", RETRY)]
+    state = await reduced(page, *frames)
+    assert (state["status"], state["isWithdrawn"]) == ("retrying", True)
+    again = await reduced(page, *frames, (4, "", "found"))
+    assert (again["status"], again["isWithdrawn"]) == ("running", True)
+    saved = await reduced(page, *frames, (4, "", "found"), (5, "message", {"seq": 2, "role": "assistant"}))
+    assert not saved["isWithdrawn"]
+
+
+async def test_only_a_rewind_that_takes_something_is_seen(page: Page) -> None:
+    nothing = await reduced(page, (1, "", "kept"), (2, "rewind", {"toSeq": 1, "length": 4}))
+    assert not nothing["isWithdrawn"]
+    newcomer = await reduced(page, (1, "", "old"), (None, "rewind", {"toSeq": 0, "length": 0}))
+    assert not newcomer["isWithdrawn"]
+
+
+async def test_inputs_that_were_read_are_remembered(page: Page) -> None:
+    state = await reduced(page, (1, "steered", {"inputIds": ["a", "b"]}), (2, "steered", {"inputIds": ["c"]}))
+    assert state["steered"] == ["a", "b", "c"]
 
 
 async def test_a_rewind_withdraws_text_thinking_and_open_calls(page: Page) -> None:
@@ -277,3 +332,97 @@ async def test_markdown_becomes_markup_that_is_safe(page: Page, text: str, marku
 async def test_columns_keep_their_side(page: Page) -> None:
     markup = await page.evaluate(MARKUP, "| a | b |\n|---|--:|\n| 1 | 2 |")
     assert '<td align="right">2</td>' in markup
+
+
+def seen(status: str | None, *steered: str, outcome: Any = None) -> dict[str, Any]:
+    return {"status": status, "steered": steered, "outcome": outcome}
+
+
+def run_row(status: str, *pending: str, invocation: str = "now", stopping: bool = False) -> dict[str, Any]:
+    inputs = [{"id": name} for name in pending]
+    return {"invocationId": invocation, "status": status, "cancelRequested": stopping, "pendingInput": inputs}
+
+
+LIVE = {"invocationId": "now"}
+BEGUN = [{"invocationId": "now"}]
+FAILED = {"unanswered": [{"id": "old"}]}
+
+
+@pytest.mark.parametrize(
+    ("state", "found"),
+    [
+        pytest.param({"run": run_row("completed")}, [None, None, []], id="settled"),
+        pytest.param({"run": run_row("failed", "a")}, [None, None, ["a unanswered"]], id="failed"),
+        pytest.param({"live": LIVE, "frames": {"now": seen(None)}}, ["queued", None, []], id="row not read yet"),
+        pytest.param(
+            {"run": run_row("queued", "a", "b"), "live": LIVE, "frames": {"now": seen(None)}},
+            ["queued", "a", ["b queued"]],
+            id="queued",
+        ),
+        pytest.param(
+            {
+                "run": run_row("queued", "old", "a"),
+                "live": LIVE,
+                "frames": {"before": seen("running", outcome=FAILED), "now": seen(None)},
+            },
+            ["queued", "a", ["old queued"]],
+            id="behind one that failed here",
+        ),
+        pytest.param(
+            {
+                "run": run_row("queued", "old", "a"),
+                "live": LIVE,
+                "outcomes": {"before": FAILED},
+                "frames": {"now": seen(None)},
+            },
+            ["queued", "a", ["old queued"]],
+            id="behind one that failed elsewhere",
+        ),
+        pytest.param(
+            {"run": run_row("running", "a"), "live": LIVE, "groups": BEGUN, "frames": {"now": seen("running")}},
+            ["running", None, ["a queued"]],
+            id="steered",
+        ),
+        pytest.param(
+            {"run": run_row("running", "a"), "live": LIVE, "groups": BEGUN, "frames": {"now": seen("running", "a")}},
+            ["running", None, ["a steered"]],
+            id="read",
+        ),
+        pytest.param(
+            {"run": run_row("queued", "a"), "live": LIVE, "groups": BEGUN, "frames": {"now": seen("running")}},
+            ["between", None, ["a queued"]],
+            id="between two workers",
+        ),
+        pytest.param(
+            {"run": run_row("running", stopping=True), "live": LIVE, "frames": {"now": seen("retrying")}},
+            ["stopping", None, []],
+            id="stopped elsewhere",
+        ),
+        pytest.param(
+            {"run": run_row("running"), "live": LIVE, "stopping": "now", "frames": {"now": seen("running")}},
+            ["stopping", None, []],
+            id="stopped here",
+        ),
+        pytest.param(
+            {
+                "run": run_row("running", invocation="before", stopping=True),
+                "live": LIVE,
+                "stopping": "before",
+                "frames": {"now": seen("running")},
+            },
+            ["running", None, []],
+            id="the one before was stopped",
+        ),
+        pytest.param(
+            {
+                "run": run_row("running", stopping=True),
+                "live": LIVE,
+                "frames": {"now": seen("running", outcome={"status": "cancelled"})},
+            },
+            ["cancelled", None, []],
+            id="ended",
+        ),
+    ],
+)
+async def test_how_it_stands_is_told_by_rows_and_stream(page: Page, state: dict[str, Any], found: list[Any]) -> None:
+    assert await page.evaluate(STANDING, state) == found

@@ -81,6 +81,7 @@ async def test_two_calls_at_once_are_told_apart(stack: Stack, reader: Reader, un
     await here.ends()
     there = await reader.opens(f"/?run={here.run_id}")
     await there.ends()
+    await there.page.evaluate("Object.defineProperty(document, 'hidden', {value: true})")  # it looks at nothing now
     await here.say("me first")
     await here.answers("Ready.", "Mine")
     reader.foresees("status of 409")

@@ -211,12 +211,14 @@ async def test_input_is_taken_back_until_it_is_folded(stack: Stack, unique: str)
     async with api.streaming("talker", "go") as reading:
         run_id = reading.response.headers["x-run-id"]
         await reading.until_text("First. ")
-        kept, taken = await send(api, run_id, "keep"), await send(api, run_id, "take back")
+        blocks = [{"type": "text", "text": "take back"}]
+        kept, taken = await send(api, run_id, "keep"), await send(api, run_id, blocks)
         path = f"/v1/runs/{run_id}/input"
         response = await api.call("DELETE", f"{path}/{taken['inputId']}")
         assert response.status_code == 200, response.text
         retracted = response.json()["retracted"]
         assert (retracted["id"], retracted["text"]) == (taken["inputId"], "take back")
+        assert retracted["content"] == blocks, "whole, so that it can be sent again"
         assert [item["id"] for item in await pending(api, run_id)] == [kept["inputId"]]
         again = await api.call("DELETE", f"{path}/{taken['inputId']}")
         assert (again.status_code, again.json()["error"]["code"]) == (404, "RUN_NOT_FOUND")

@@ -37,14 +37,14 @@ async def send_input(gateway: Gateway, request: Request, principal: Principal) -
 
 
 async def retract(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """Take back an input that the transcript does not hold yet."""
+    """Take back an input that the transcript does not hold yet: whole, so that it can be sent again."""
     known_query(request)
     run_id, input_id = request.path_params["id"], request.path_params["input_id"]
 
     taken = await gateway.database.write(retract_input, run_id, principal.owner, input_id)
     if taken is None:
         raise RunNotFound("Input not found", runId=run_id, inputId=input_id)
-    return json_answer({"runId": run_id, "retracted": input_view(taken)})
+    return json_answer({"runId": run_id, "retracted": {**input_view(taken), "content": taken.content}})
 
 
 async def cancel(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:

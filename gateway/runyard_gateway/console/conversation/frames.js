@@ -6,12 +6,22 @@
  *   {kind: "call", id, name, input, seq, answered, isError, durationMs, outputs, events}
  *   {kind: "event", name, data, row}                what an author's code sent and no single call can be named for
  * `row` is the number of the transcript's row that a part was committed with; null until then.
+ *
+ * Beside them:
+ *   status       the last one told, null before the first; whatever the agent says or does after it makes it "running"
+ *   retry        {model, attempt, waitMs} while the status is "retrying": what is tried next, and how long after
+ *   steered      ids of the inputs that the transcript has taken in
+ *   isWithdrawn  output was taken back that the agent has not made up for yet
+ *   outcome      the invocation's end, null before it
  */
 
 import { rewind } from "./rewind.js";
 
 export const NOTHING_SEEN = Object.freeze({
   status: null,
+  retry: null,
+  steered: Object.freeze([]),
+  isWithdrawn: false,
   parts: Object.freeze([]),
   seq: 0,
   announcedSeq: 0,
@@ -22,10 +32,18 @@ export const NOTHING_SEEN = Object.freeze({
 /** @param {{event: string, data: string, id: string | null}} frame as the event stream gave it */
 export function reduce(state, { event, data, id }) {
   const seq = id === null ? state.seq : Number(id);
-  return { ...apply(state, event, data, seq), seq };
+  return { ...apply(NOT_AT_WORK.has(event) ? state : atWork(state), event, data, seq, id !== null), seq };
 }
 
-function apply(state, event, data, seq) {
+/** What says nothing of the agent's being at work. */
+const NOT_AT_WORK = new Set(["status", "rewind", "queued", "result", "error"]);
+
+/** It says or does something: what it waited for before is over. */
+function atWork(state) {
+  return state.status === "running" ? state : { ...state, status: "running", retry: null };
+}
+
+function apply(state, event, data, seq, isNumbered) {
   switch (event) {
     case "":
       return said(state, "text", data, seq);
@@ -42,10 +60,11 @@ function apply(state, event, data, seq) {
     case "message":
       return announced(state, JSON.parse(data));
     case "status":
-      return { ...state, status: JSON.parse(data).status };
+      return told(state, JSON.parse(data));
     case "rewind":
-      return { ...state, parts: rewind(state.parts, JSON.parse(data)), rewinds: state.rewinds + 1 };
+      return rewound(state, rewind(state.parts, JSON.parse(data)), isNumbered);
     case "steered": // its row is announced beside it
+      return { ...state, steered: [...state.steered, ...JSON.parse(data).inputIds] };
     case "queued":
       return state;
     case "result":
@@ -53,8 +72,22 @@ function apply(state, event, data, seq) {
     case "error":
       return { ...state, outcome: failed(JSON.parse(data).error) };
     default:
-      return told(state, event, JSON.parse(data));
+      return sent(state, event, JSON.parse(data));
   }
+}
+
+function told(state, { status, ...retry }) {
+  return { ...state, status, retry: status === "retrying" ? retry : null };
+}
+
+/** One without a number takes nothing back: the gateway begins a new reader's stream with it. */
+function rewound(state, parts, isNumbered) {
+  const isWithdrawn = state.isWithdrawn || (isNumbered && sizeOf(parts) < sizeOf(state.parts));
+  return { ...state, parts, isWithdrawn, rewinds: state.rewinds + 1 };
+}
+
+function sizeOf(parts) {
+  return parts.reduce((size, { text }) => size + (text?.length ?? 1), 0);
 }
 
 function said(state, kind, text, seq) {
@@ -82,7 +115,7 @@ function output(state, { id, text }) {
 }
 
 /** An event names no call: it is shown with the only one that is running, else on its own. */
-function told(state, name, data) {
+function sent(state, name, data) {
   const running = state.parts.filter((part) => part.kind === "call" && !part.answered);
   if (running.length !== 1) return plus(state, { kind: "event", name, data, row: null });
   const [call] = running;
@@ -91,9 +124,10 @@ function told(state, name, data) {
 
 /** A row was committed. All that came before an assistant's row belongs to it, or goes before it. */
 function announced(state, { seq, role }) {
-  const parts =
-    role === "assistant" ? state.parts.map((part) => (part.row === null ? { ...part, row: seq } : part)) : state.parts;
-  return { ...state, parts, announcedSeq: Math.max(state.announcedSeq, seq) };
+  const announcedSeq = Math.max(state.announcedSeq, seq);
+  if (role !== "assistant") return { ...state, announcedSeq };
+  const parts = state.parts.map((part) => (part.row === null ? { ...part, row: seq } : part));
+  return { ...state, parts, announcedSeq, isWithdrawn: false };
 }
 
 function failed({ code, message, ...result }) {

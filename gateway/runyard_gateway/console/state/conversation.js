@@ -1,4 +1,4 @@
-/** One conversation with one agent: a run that was opened, or one that begins with the first input. */
+/** One conversation with one agent: a run that was opened, or one that begins with the first input; read and followed. */
 
 import { NOTHING_SEEN, reduce } from "../conversation/frames.js";
 import { earlierRows, newestRows, rowsAfter } from "../conversation/pages.js";
@@ -6,20 +6,24 @@ import { byInvocation } from "../conversation/transcript.js";
 import { persistently } from "../wire/backoff.js";
 import { asFailure } from "../wire/failure.js";
 import { follow } from "../wire/follow.js";
+import { coalesced } from "./coalesced.js";
+import { Draft } from "./drafts.js";
 import { isBusy } from "./status.js";
 import { Store } from "./store.js";
-
-const TITLE_CHARACTERS = 80;
 
 /**
  * What is known of it:
  *   runId, agent           null until there is one
  *   run                    the run as the API shows it, null before it was read
- *   groups, earlier        the transcript by invocation; the cursor of what comes before, null: nothing does
+ *   groups, earlier        the transcript by invocation, as long as that row of the run says; the cursor of what comes
+ *                          before, null: nothing does
  *   frames                 by invocation: what was seen of the streams followed here
  *   outcomes               by invocation: how it ended, with `records` of its calls; what the page did not see itself
- *   live                   {invocationId, input} of the invocation that is followed, null when none is
+ *   live                   {invocationId, input} of the invocation that is followed, null when none is; `input`: what
+ *                          was sent here to begin it, null when it was begun elsewhere
  *   sending                the input that the gateway has not accepted yet
+ *   stopping               the id of the invocation that was asked here to stop
+ *   takingBack             the id of the input that is being taken back
  *   connection             the failure that broke the stream off, null while it is there
  *   failure                what ended an action
  */
@@ -33,6 +37,8 @@ const EMPTY = Object.freeze({
   outcomes: Object.freeze({}),
   live: null,
   sending: null,
+  stopping: null,
+  takingBack: null,
   connection: null,
   failure: null,
 });
@@ -47,9 +53,16 @@ export class Conversation {
     this._api = api;
     this._listeners = listeners;
     this._leaving = new AbortController();
-    this._refreshing = null;
-    this._isStale = false;
+    this._lostId = null; // the invocation whose stream could not be followed: only `open` tries it again
     this.store = new Store({ ...EMPTY, runId, agent });
+    this.draft = new Draft(runId);
+    /** Reads the run and the rows that are new. */
+    this.refresh = coalesced(() => this._readNews());
+  }
+
+  /** Aborted when nothing of it is read any more. */
+  get signal() {
+    return this._leaving.signal;
   }
 
   /** Nothing of it is read any more. The run itself goes on: a disconnect cancels nothing. */
@@ -68,102 +81,79 @@ export class Conversation {
   /** Read the run, its transcript, and follow what goes on in it. */
   open() {
     this.dismissFailure();
-    return this._act(async () => {
+    this._lostId = null;
+    return this.act(async () => {
       const run = await this._readRun();
       const live = isBusy(run) ? run.invocationId : null;
-      const { rows, earlier } = await newestRows(this._api, run.id, live, this._signal);
-      this.store.set({ run, agent: run.agent, groups: byInvocation(rows), earlier });
-      await this._goOn(run);
+      const { rows, earlier } = await newestRows(this._api, run.id, live, this.signal);
+      this.store.set({ run, agent: run.agent, groups: byInvocation(upTo(run, rows)), earlier });
+      await this.goOn();
     });
   }
 
-  /** See what became of the run while nobody looked. */
-  catchUp() {
-    const { run, live, sending } = this.store.value;
-    if (run === null || live !== null || sending !== null) return;
-    this._act(async () => {
-      const now = await this._readRun();
-      if (now.lastActivityAt === run.lastActivityAt) return;
-      await this._refresh();
-      this.store.set({ run: now });
-      await this._goOn(now);
+  /** See what became of the run: what others do to it is on its row, and not all of it in its stream. */
+  look() {
+    if (this.store.value.run === null) return;
+    this.act(async () => {
+      await this.refresh();
+      await this.goOn();
     });
   }
 
   /** The page of the transcript before what is shown. */
   loadEarlier() {
     this.dismissFailure();
-    return this._act(async () => {
+    return this.act(async () => {
       const { runId, earlier } = this.store.value;
-      const page = await earlierRows(this._api, runId, earlier, this._signal);
-      this._setRows([...page.rows, ...this._rows]);
-      this.store.set({ earlier: page.earlier });
+      const page = await earlierRows(this._api, runId, earlier, this.signal);
+      this.store.set({ groups: this._grouped([...page.rows, ...this._rows]), earlier: page.earlier });
       await this._readOutcomes();
     });
   }
 
-  /** @returns {Promise<boolean>} whether the gateway accepted the input */
-  async send(input) {
-    const { runId, agent } = this.store.value;
-    this.store.set({ sending: input, failure: null });
-    let response;
-    try {
-      // What is written here answers what was read here: it is not for a turn that another page has begun meanwhile.
-      const body = runId === null ? { input, title: titleOf(input) } : { input, runId, ifBusy: "reject" };
-      response = await this._api.start(agent, body, this._signal);
-    } catch (error) {
-      if (this._signal.aborted) return false;
-      const failure = asFailure(error);
-      this.store.set({ sending: null, failure });
-      this._listeners.onChanged();
-      if (failure.code === "RUN_BUSY") this._act(async () => this._goOn(await this._readRun())); // and show whose it is
-      return false;
-    }
-    this._act(() => this._accepted(input, response));
-    return true;
-  }
-
-  async _accepted(input, response) {
+  /** A call made here was accepted: show its run, and follow what it began. */
+  accepted(input, response) {
     const isNew = this.store.value.runId === null;
     const runId = response.headers.get("X-Run-Id");
     const invocationId = response.headers.get("Location").split("/").at(-1);
     this.store.set({ runId, sending: null });
+    if (isNew) this.draft.moveTo(runId);
     if (isNew) this._listeners.onStarted(runId);
     this._listeners.onChanged();
-    await this._follow({ invocationId, streamId: response.headers.get("X-Stream-Id"), input, first: response });
+    const streamId = response.headers.get("X-Stream-Id");
+    this.act(() => this._follow({ invocationId, streamId, input, first: response }));
+    this.act(() => this.refresh());
   }
 
   /** Follow the invocation that is in progress, and the ones that others begin when it has ended. */
-  async _goOn(run) {
+  async goOn() {
+    const { run, live } = this.store.value;
+    if (live !== null || run.invocationId === this._lostId) return; // when one has ended, the next one is followed
     if (!isBusy(run)) return this._readOutcomes();
-    const input = run.pendingInput.map(({ text }) => text).join("\n\n");
-    this._act(() => this._readOutcomes(run.invocationId));
-    await this._follow({ invocationId: run.invocationId, streamId: run.streamId, input, first: null });
+    this.act(() => this._readOutcomes(run.invocationId));
+    await this._follow({ invocationId: run.invocationId, streamId: run.streamId, input: null, first: null });
   }
 
   async _follow({ invocationId, streamId, input, first }) {
-    const { live } = this.store.value;
-    if (live?.invocationId === invocationId) return; // it is followed already
     this._setFrames(invocationId, NOTHING_SEEN, { live: { invocationId, input } });
     try {
       await follow({
         first,
-        open: (cursor) => this._api.stream(streamId, cursor, this._signal),
+        open: (cursor) => this._api.stream(streamId, cursor, this.signal),
         onEvents: (events) => this._see(invocationId, events),
         onRestart: () => this._setFrames(invocationId, NOTHING_SEEN),
         onConnection: (connection) => this.store.set({ connection }),
-        signal: this._signal,
+        signal: this.signal,
       });
-      await this._refresh();
-      const run = await persistently(() => this._readRun(), this._signal);
-      this.store.set({ run, live: null, connection: null });
-      this._listeners.onChanged();
-      await this._goOn(run);
+      await this.refresh();
+    } catch (error) {
+      this._lostId = invocationId;
+      throw error;
     } finally {
-      if (!this._signal.aborted && this.store.value.live?.invocationId === invocationId) {
-        this.store.set({ live: null, connection: null });
-      }
+      this.store.set({ live: null, connection: null });
     }
+    this._listeners.onChanged();
+    await this.goOn();
   }
 
   _see(invocationId, events) {
@@ -172,26 +162,21 @@ export class Conversation {
     const after = events.reduce(reduce, before);
     this._setFrames(invocationId, after);
     // What was committed is read from the rows; a rewind may have withdrawn what only they hold now.
-    if (after.announcedSeq > this._lastSeq || after.rewinds > before.rewinds) {
-      this._act(() => this._refresh());
+    const isBehind = after.announcedSeq > this._lastSeq || after.rewinds > before.rewinds;
+    if (isBehind || after.status !== before.status || after.steered !== before.steered) {
+      this.act(() => this.refresh());
     }
   }
 
-  /** Read the rows that are new. However often it is asked for, one request is under way, and one more follows. */
-  _refresh() {
-    this._isStale = true;
-    this._refreshing ??= this._refreshWhileStale().finally(() => (this._refreshing = null));
-    return this._refreshing;
-  }
-
-  async _refreshWhileStale() {
-    while (this._isStale) {
-      this._isStale = false;
-      const { runId } = this.store.value;
-      const read = () => rowsAfter(this._api, runId, this._lastSeq, this._signal);
-      const rows = await persistently(read, this._signal);
-      if (rows.length > 0) this._setRows([...this._rows, ...rows]);
-    }
+  /** The run and its rows are shown as they were at one moment: an input that waits is not in the transcript too. */
+  async _readNews() {
+    const { runId, run: before } = this.store.value;
+    const run = await persistently(() => this._readRun(), this.signal);
+    const isLonger = run.messageCount > this._lastSeq;
+    const read = () => rowsAfter(this._api, runId, this._lastSeq, this.signal);
+    const rows = isLonger ? upTo(run, await persistently(read, this.signal)) : [];
+    this.store.set({ run, agent: run.agent, groups: this._grouped([...this._rows, ...rows]) });
+    if (run.status !== before?.status) this._listeners.onChanged();
   }
 
   /** How the invocations ended that were not followed here. */
@@ -204,18 +189,18 @@ export class Conversation {
   }
 
   async _readOutcome(invocationId) {
-    const outcome = await this._api.get(`v1/invocations/${encodeURIComponent(invocationId)}`, {}, this._signal);
+    const outcome = await this._api.get(`v1/invocations/${encodeURIComponent(invocationId)}`, {}, this.signal);
     const calls = outcome.stepRecords.flatMap((step) => step.calls);
     const records = new Map(calls.map((call) => [call.id, call]));
     this.store.set({ outcomes: { ...this.store.value.outcomes, [invocationId]: { ...outcome, records } } });
   }
 
   async _readRun() {
-    return this._api.get(`v1/runs/${encodeURIComponent(this.store.value.runId)}`, {}, this._signal);
+    return this._api.get(`v1/runs/${encodeURIComponent(this.store.value.runId)}`, {}, this.signal);
   }
 
-  _setRows(rows) {
-    this.store.set({ groups: regrouped(this.store.value.groups, byInvocation(rows)) });
+  _grouped(rows) {
+    return regrouped(this.store.value.groups, byInvocation(rows));
   }
 
   _setFrames(invocationId, frames, more = {}) {
@@ -230,31 +215,28 @@ export class Conversation {
     return this.store.value.groups.at(-1)?.rows.at(-1).seq ?? 0;
   }
 
-  get _signal() {
-    return this._leaving.signal;
+  /** Whatever was thrown is shown. */
+  fail(error) {
+    if (!this.signal.aborted) this.store.set({ failure: asFailure(error) });
   }
 
   /** What fails is shown. */
-  async _act(action) {
+  async act(action) {
     try {
       await action();
     } catch (error) {
-      this._fail(error);
+      this.fail(error);
     }
   }
+}
 
-  _fail(error) {
-    if (!this._signal.aborted) this.store.set({ failure: asFailure(error) });
-  }
+/** The rows that the run had when it was read. */
+function upTo({ messageCount }, rows) {
+  return rows.filter(({ seq }) => seq <= messageCount);
 }
 
 /** A group that did not change stays the same object, so that its view need not be made anew. */
 function regrouped(before, after) {
   const known = new Map(before.map((group) => [`${group.rows[0].seq}-${group.rows.at(-1).seq}`, group]));
   return after.map((group) => known.get(`${group.rows[0].seq}-${group.rows.at(-1).seq}`) ?? group);
-}
-
-function titleOf(input) {
-  const line = [...input.trim().split("\n")[0]];
-  return line.length <= TITLE_CHARACTERS ? line.join("") : `${line.slice(0, TITLE_CHARACTERS - 1).join("").trimEnd()}…`;
 }

@@ -6,11 +6,13 @@ import { forgetToken, storedToken, storeToken } from "../wire/token.js";
 import { becomes, goTo, readAddress } from "./address.js";
 import { Agents } from "./agents.js";
 import { Conversation } from "./conversation.js";
+import { forgetDrafts } from "./drafts.js";
+import { Requests } from "./requests.js";
 import { Runs } from "./runs.js";
 import { Store } from "./store.js";
 
-/** How often lists are read that must change: a run is busy, no agent is there yet. */
-const LOOK_AGAIN_MS = 5_000;
+/** How often is read what others change: the run that is shown, and lists where a run is busy or no agent is there. */
+const LOOK_AGAIN_MS = 3_000;
 
 export class Page {
   constructor() {
@@ -19,9 +21,11 @@ export class Page {
     this.runs = new Runs(this.api);
     this.store = new Store({
       conversation: null,
+      requests: null,
       hasToken: storedToken() !== null,
       needsToken: false,
       isMenuOpen: false,
+      isOnline: navigator.onLine,
       failure: null,
     });
   }
@@ -31,6 +35,8 @@ export class Page {
     addEventListener("popstate", () => this._showAddress());
     addEventListener("error", (event) => this._fail(event.error ?? event.message));
     addEventListener("unhandledrejection", (event) => this._fail(event.reason));
+    addEventListener("online", () => this._seenAgain());
+    for (const name of ["online", "offline"]) addEventListener(name, () => this._setOnline());
     document.addEventListener("visibilitychange", () => this._seenAgain());
     setInterval(() => this._lookAgain(), LOOK_AGAIN_MS);
     this._refresh();
@@ -72,6 +78,7 @@ export class Page {
 
   /** Another reader: nothing of what the one before saw stays. */
   _startAnew(patch) {
+    forgetDrafts();
     this.agents = new Agents(this.api);
     this.runs = new Runs(this.api);
     this.store.set(patch);
@@ -86,7 +93,8 @@ export class Page {
       onStarted: (runId) => becomes({ runId }),
       onChanged: () => this.runs.refresh(),
     });
-    this.store.set({ conversation, isMenuOpen: false });
+    const requests = new Requests(this.api, conversation);
+    this.store.set({ conversation, requests, isMenuOpen: false });
     if (place.runId !== null) conversation.open();
   }
 
@@ -98,13 +106,18 @@ export class Page {
   _seenAgain() {
     if (document.hidden || this.store.value.needsToken) return;
     this._refresh();
-    this.store.value.conversation.catchUp();
+    this.store.value.conversation.look();
+  }
+
+  _setOnline() {
+    this.store.set({ isOnline: navigator.onLine });
   }
 
   _lookAgain() {
     if (document.hidden || this.store.value.needsToken) return;
     if (this.agents.areAwaited) this.agents.refresh();
     if (this.runs.hasBusy || this.runs.store.value.failure) this.runs.refresh();
+    this.store.value.conversation.look();
   }
 
   _fail(thrown) {

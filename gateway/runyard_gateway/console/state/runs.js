@@ -42,10 +42,12 @@ export class Runs {
   }
 
   /** A run that was started without a title is known by the first words said in it. */
-  async _name({ id, title, pendingInput }) {
+  async _name({ id, title }) {
     if (title !== null || this._firstWords.has(id)) return;
-    const { items } = await this._api.get(`v1/runs/${encodeURIComponent(id)}/messages`, { limit: 1 });
-    const words = items.length > 0 ? textOf(items[0].content) : pendingInput.map(({ text }) => text).join(" ");
+    const path = `v1/runs/${encodeURIComponent(id)}`;
+    const { items } = await this._api.get(`${path}/messages`, { limit: 1 });
+    const waiting = items.length > 0 ? [] : (await this._api.get(path)).pendingInput; // no worker has begun it
+    const words = items.length > 0 ? textOf(items[0].content) : waiting.map(({ text }) => text).join(" ");
     if (words.trim() !== "") this._firstWords.set(id, words.trim().slice(0, 120));
   }
 }

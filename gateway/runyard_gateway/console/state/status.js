@@ -1,4 +1,4 @@
-/** A run's statuses, as people read them. */
+/** A run's statuses, and how an invocation stands that goes on, as people read them. */
 
 export const STATUS_WORDS = Object.freeze({
   idle: "Idle",
@@ -8,6 +8,9 @@ export const STATUS_WORDS = Object.freeze({
   completed: "Completed",
   failed: "Failed",
   cancelled: "Cancelled",
+  stopping: "Stopping",
+  retrying: "Trying again",
+  between: "Queued",
 });
 
 /** An invocation is in progress or about to be. */

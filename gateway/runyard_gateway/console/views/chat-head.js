@@ -1,5 +1,6 @@
 /** The head of a conversation: which agent, what about, which run, what it has used. */
 
+import { standingOf } from "../conversation/standing.js";
 import { isBusy, STATUS_WORDS } from "../state/status.js";
 import { CopyButton } from "./copy-button.js";
 import { html } from "./html.js";
@@ -7,8 +8,8 @@ import { Icon } from "./icons.js";
 import { costWords, plural } from "./words.js";
 
 export function ChatHead({ page, state, words }) {
-  const { runId, agent, run, live, frames } = state;
-  const status = live ? (frames[live.invocationId]?.status ?? "queued") : run?.status;
+  const { runId, agent, run, live } = state;
+  const status = standingOf(state) ?? run?.status;
   return html`<header class="head">
     <button
       type="button"

@@ -1,7 +1,10 @@
 /** A conversation: its head, its turns, and the place to write. */
 
+import { standingOf } from "../conversation/standing.js";
+import { inputsOf, isAhead } from "../conversation/waiting.js";
 import { useEffect } from "../vendor/preact-hooks.mjs";
 import { AgentPicker } from "./agent-picker.js";
+import { Announcement } from "./announcement.js";
 import { ChatHead } from "./chat-head.js";
 import { Composer } from "./composer.js";
 import { FailureNotice } from "./failure-notice.js";
@@ -11,6 +14,7 @@ import { Input } from "./parts.js";
 import { Turn } from "./turn.js";
 import { useEnd } from "./use-end.js";
 import { useStore } from "./use-store.js";
+import { Waiting } from "./waiting.js";
 
 const NO_ROWS = Object.freeze([]);
 
@@ -18,8 +22,9 @@ const NO_ROWS = Object.freeze([]);
  * @param {object} props
  * @param {import("../state/page.js").Page} props.page
  * @param {import("../state/conversation.js").Conversation} props.conversation
+ * @param {import("../state/requests.js").Requests} props.requests
  */
-export function Chat({ page, conversation }) {
+export function Chat({ page, conversation, requests }) {
   const state = useStore(conversation.store);
   const agents = useStore(page.agents.store);
   const { runId, run, live, sending, failure, earlier } = state;
@@ -37,21 +42,26 @@ export function Chat({ page, conversation }) {
         ${runId !== null && run === null && live === null && !failure && html`<p class="empty">Loading</p>`}
         ${earlier !== null && html`<${Earlier} conversation=${conversation} />`}
         ${turns(state, agents)}
-        ${sending !== null && html`<article class="turn"><${Input} text=${sending} isWaiting=${true} /></article>`}
-        ${failure && html`<${ConversationFailure} conversation=${conversation} state=${state} />`}
+        ${sending !== null &&
+        live === null &&
+        html`<article class="turn"><${Input} text=${sending} isWaiting=${true} /></article>`}
       </div>
     </div>
     <div class="foot">
       ${!isAtEnd && html`<${ToEnd} onClick=${goToEnd} />`}
-      <${Composer} conversation=${conversation} state=${state} onSend=${goToEnd} />
+      ${failure && html`<${ConversationFailure} conversation=${conversation} state=${state} />`}
+      <${Waiting} requests=${requests} state=${state} />
+      <${Composer} ...${{ conversation, requests, state }} onSend=${goToEnd} />
+      <${Announcement} state=${state} />
     </div>
   `;
 }
 
-function turns({ groups, frames, outcomes, live, connection, agent }, agents) {
+function turns(state, agents) {
+  const { groups, frames, outcomes, live, connection, agent } = state;
   const known = agents.items?.find(({ name }) => name === agent);
-  const isAhead = live && !groups.some((group) => group.invocationId === live.invocationId); // of the transcript
-  const shown = isAhead ? [...groups, { invocationId: live.invocationId, rows: NO_ROWS }] : groups;
+  const shown = isAhead(state) ? [...groups, { invocationId: live.invocationId, rows: NO_ROWS }] : groups;
+  const input = inputsOf(state).opening?.text ?? live?.input ?? null;
   return shown.map(({ invocationId, rows }) => {
     const isLive = live?.invocationId === invocationId;
     return html`<${Turn}
@@ -59,7 +69,8 @@ function turns({ groups, frames, outcomes, live, connection, agent }, agents) {
       rows=${rows}
       frames=${frames[invocationId] ?? null}
       outcome=${outcomes[invocationId] ?? null}
-      live=${isLive ? live : null}
+      standing=${isLive ? standingOf(state) : null}
+      input=${isLive ? input : null}
       connection=${isLive ? connection : null}
       hasWorkers=${known === undefined || known.liveWorkers > 0}
     />`;

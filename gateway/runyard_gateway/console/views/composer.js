@@ -1,28 +1,43 @@
-/** Where one writes: Enter sends, Shift and Enter begin a new line. */
+/** Where one writes, and stops what runs: Enter sends, Shift and Enter begin a new line, Escape twice stops. */
 
-import { useEffect, useRef, useState } from "../vendor/preact-hooks.mjs";
+import { standingOf } from "../conversation/standing.js";
+import { useCallback, useEffect, useRef } from "../vendor/preact-hooks.mjs";
 import { html } from "./html.js";
 import { Icon } from "./icons.js";
+import { PassingButton } from "./passing-button.js";
+import { useEscapeTwice } from "./use-escape.js";
+import { useStore } from "./use-store.js";
 
-const HINT_BUSY = "The agent is at work. You can send when it has ended.";
-const HINT_KEYS = "Enter sends, Shift + Enter begins a new line";
+const HINTS = Object.freeze({
+  idle: "Enter sends, Shift + Enter begins a new line",
+  atWork: "The agent reads what you send at its next step. Escape twice stops it.",
+  armed: "Press Escape again to stop the agent",
+  stopping: "The agent is stopping. It reads what you send when it has stopped.",
+});
 
-export function Composer({ conversation, state, onSend }) {
-  const [draft, setDraft] = useState("");
+/**
+ * @param {object} props
+ * @param {import("../state/conversation.js").Conversation} props.conversation
+ * @param {import("../state/requests.js").Requests} props.requests
+ * @param {object} props.state
+ * @param {() => void} props.onSend
+ */
+export function Composer({ conversation, requests, state, onSend }) {
+  const { text } = useStore(conversation.draft.store);
   const field = useRef(null);
-  const { agent, runId, run, live, sending } = state;
-  const isBusy = live !== null || sending !== null;
-  const isReady = agent !== null && !isBusy && (runId === null || run !== null);
+  const standing = standingOf(state);
+  const isStopping = standing === "stopping";
+  const canStop = standing !== null && !isStopping;
+  const stop = useCallback(() => requests.stop(), [requests]);
+  const isArmed = useEscapeTwice(canStop, stop);
   useEffect(() => {
     if (matchMedia("(pointer: fine)").matches) field.current.focus(); // on a phone it would raise the keyboard
   }, [conversation]);
 
-  const send = async () => {
-    const input = field.current.value; // the view may be a keystroke behind
-    if (!isReady || input.trim() === "") return;
-    setDraft("");
+  const send = () => {
+    conversation.draft.write(field.current.value); // the view may be a keystroke behind
+    requests.send();
     onSend();
-    if (!(await conversation.send(input))) setDraft((since) => (since === "" ? input : `${input}\n\n${since}`));
   };
   const onKey = (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -33,21 +48,34 @@ export function Composer({ conversation, state, onSend }) {
     event.preventDefault();
     send();
   };
-  return html`<form class="composer" onSubmit=${onSubmit}>
+  const hint = isArmed ? "armed" : isStopping ? "stopping" : standing !== null ? "atWork" : "idle";
+  return html`<form class="composer" data-state=${hint} onSubmit=${onSubmit}>
     <label class="visually-hidden" for="draft">Message</label>
     <textarea
       id="draft"
       ref=${field}
       rows="1"
-      placeholder=${agent === null ? "Message" : `Message ${agent}`}
+      placeholder=${placeholder(state)}
       aria-describedby="draft-hint"
-      value=${draft}
-      onInput=${(event) => setDraft(event.currentTarget.value)}
+      value=${text}
+      onInput=${(event) => conversation.draft.write(event.currentTarget.value)}
       onKeyDown=${onKey}
     ></textarea>
-    <button type="submit" class="primary send" aria-label="Send" disabled=${!isReady || draft.trim() === ""}>
-      <${Icon} name="send" />
-    </button>
-    <p id="draft-hint" class="hint">${isBusy ? HINT_BUSY : HINT_KEYS}</p>
+    <div class="buttons">
+      ${standing !== null &&
+      html`<${PassingButton} class="stop" aria-disabled=${isStopping} onClick=${stop}>
+        ${isStopping ? html`<span class="spinner"></span>` : html`<${Icon} name="stop" />`}
+        <span class="words">${isStopping ? "Stopping" : "Stop"}</span>
+      </${PassingButton}>`}
+      <button type="submit" class="primary send" aria-label="Send" disabled=${!requests.canSend || text.trim() === ""}>
+        <${Icon} name="send" />
+      </button>
+    </div>
+    <p id="draft-hint" class="hint">${HINTS[hint]}</p>
   </form>`;
+}
+
+function placeholder({ agent, live }) {
+  if (live !== null) return "Add to it while it works";
+  return agent === null ? "Message" : `Message ${agent}`;
 }

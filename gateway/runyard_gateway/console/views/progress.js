@@ -1,19 +1,52 @@
-/** How an invocation stands that goes on. */
+/** How an invocation stands that goes on: a line that is there only as long as it is true. */
 
 import { html } from "./html.js";
+import { durationWords } from "./words.js";
 
 const WITHDRAWN = "Unfinished output was withdrawn. The agent goes on from its last saved step.";
+const NO_WORKER = "No worker that has this agent is alive: the run waits for one.";
 
-export function Progress({ frames, connection, hasWorkers, isWriting }) {
-  return html`<div class="progress" data-state=${connection ? "lost" : (frames?.status ?? "queued")}>
+/**
+ * @param {object} props
+ * @param {string} props.standing see `../conversation/standing.js`
+ * @param {object} props.frames
+ * @param {object | null} props.connection why the stream is broken off
+ * @param {boolean} props.hasWorkers
+ * @param {boolean} props.isWriting
+ */
+export function Progress({ standing, frames, connection, hasWorkers, isWriting }) {
+  const words = connection
+    ? `${connection.message} Connecting again. The run goes on meanwhile.`
+    : standingWords({ standing, frames, hasWorkers, isWriting });
+  return html`<div class="progress" data-state=${connection ? "lost" : standing}>
     <span class="pulse"></span>
-    <span role="status">${words({ frames, connection, hasWorkers, isWriting })}</span>
-    ${frames?.rewinds > 0 && html`<span class="note">${WITHDRAWN}</span>`}
+    <div>
+      <p>${words}</p>
+      ${frames.isWithdrawn && html`<p class="note">${WITHDRAWN}</p>`}
+    </div>
   </div>`;
 }
 
-function words({ frames, connection, hasWorkers, isWriting }) {
-  if (connection) return `${connection.message} Connecting again. The run goes on meanwhile.`;
-  if (frames?.status) return isWriting ? "Writing" : "Working";
-  return hasWorkers ? "Queued" : "Queued. No worker that has this agent is alive: the run waits for one.";
+function standingWords({ standing, frames, hasWorkers, isWriting }) {
+  switch (standing) {
+    case "queued":
+      return hasWorkers ? "Queued" : `Queued. ${NO_WORKER}`;
+    case "between":
+      return `Its worker has left it. ${hasWorkers ? "Another one goes on with it." : NO_WORKER}`;
+    case "stopping":
+      return "Stopping. What the agent has said is kept.";
+    case "retrying":
+      return retryWords(frames.retry);
+    case "running":
+      return isWriting ? "Writing" : "Working";
+    default:
+      return standing; // as the stream told it
+  }
+}
+
+/** The first attempt is another model's: those before it have failed. */
+function retryWords({ model, attempt, waitMs }) {
+  const after = waitMs < 1_000 ? "" : ` in ${durationWords(waitMs)}`;
+  if (attempt === 1) return `The model failed. Asking ${model} instead${after}.`;
+  return `The model failed. Asking ${model} again${after} (attempt ${attempt}).`;
 }

@@ -14,25 +14,26 @@ import { ToolCard } from "./tool-card.js";
  * @param {object[]} props.rows
  * @param {object | null} props.frames
  * @param {object | null} props.outcome how it ended, as the API told; the frames may know it too
- * @param {object | null} props.live {input} while it is followed
+ * @param {string | null} props.standing how it stands while it is followed
+ * @param {string | null} props.input what it begins with, for as long as no row holds it
  * @param {object | null} props.connection why the stream is broken off
  * @param {boolean} props.hasWorkers
  */
-export function Turn({ rows, frames, outcome, live, connection, hasWorkers }) {
+export function Turn({ rows, frames, outcome, standing, input, connection, hasWorkers }) {
   // The same nodes again are not compared: a turn that has not changed costs nothing while another one grows.
   return useMemo(() => {
     const parts = turnParts(rows, frames, outcome?.records);
     const ended = frames?.outcome ?? outcome;
-    const isLive = live !== null && !frames?.outcome;
+    const isLive = standing !== null && !frames.outcome;
     const isWriting = parts.at(-1)?.kind === "text";
     const answer = parts.filter((part) => part.kind === "text").map((part) => part.text);
     return html`<article class="turn" aria-busy=${isLive}>
-      ${live && rows.length === 0 && live.input !== "" && html`<${Input} text=${live.input} />`}
+      ${input !== null && rows.length === 0 && html`<${Input} text=${input} />`}
       ${keyed(parts).map(([key, part]) => drawn(key, part, isLive, part === parts.at(-1)))}
-      ${isLive && html`<${Progress} ...${{ frames, connection, hasWorkers, isWriting }} />`}
+      ${isLive && html`<${Progress} ...${{ standing, frames, connection, hasWorkers, isWriting }} />`}
       ${!isLive && ended && html`<${Ending} outcome=${ended} answer=${answer} />`}
     </article>`;
-  }, [rows, frames, outcome, live, connection, hasWorkers]);
+  }, [rows, frames, outcome, standing, input, connection, hasWorkers]);
 }
 
 /** A part that moves from the stream into the transcript keeps its key, and so its place and what is unfolded in it. */

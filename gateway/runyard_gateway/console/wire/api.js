@@ -18,15 +18,47 @@ export class Api {
     return this._read(response, signal);
   }
 
-  /** Starts or continues a run: the open answer that streams. @throws {Failure} */
-  start(agent, body, signal) {
-    return this._send(`v1/agents/${encodeURIComponent(agent)}/runs`, {
+  /**
+   * Starts or continues a run: the open answer that streams. The signal ends the stream; the call itself is finished,
+   * whoever leaves meanwhile.
+   *
+   * @throws {Failure}
+   */
+  async start(agent, body, signal) {
+    const reading = new AbortController();
+    const response = await this._send(`v1/agents/${encodeURIComponent(agent)}/runs`, {
       method: "POST",
       silence: "The gateway gave no answer. It may have taken the call: look at your runs before you send it again.",
       headers: { Accept: "text/event-stream", "Content-Type": "application/json" },
       body: JSON.stringify(body),
-      signal,
+      signal: reading.signal,
     });
+    if (signal.aborted) reading.abort();
+    else signal.addEventListener("abort", () => reading.abort(), { once: true });
+    return response;
+  }
+
+  /** Steers a run that is at work, or continues it if that has just ended. @throws {Failure} */
+  async sendInput(runId, input) {
+    const response = await this._send(`v1/runs/${encodeURIComponent(runId)}/input`, {
+      method: "POST",
+      silence: "The gateway gave no answer. It may have taken the input: look at what waits before you send it again.",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ input }),
+    });
+    return this._read(response);
+  }
+
+  /** Takes an input back that is not read yet: `{retracted: {id, text, at, content}}`. @throws {Failure} */
+  async retract(runId, inputId) {
+    const path = `v1/runs/${encodeURIComponent(runId)}/input/${encodeURIComponent(inputId)}`;
+    return this._read(await this._send(path, { method: "DELETE", silence: "The gateway gave no answer." }));
+  }
+
+  /** Stops what is in progress: `{dropped: inputs that nobody will read, ...}`. @throws {Failure} */
+  async cancel(runId) {
+    const path = `v1/runs/${encodeURIComponent(runId)}/cancel`;
+    return this._read(await this._send(path, { method: "POST", silence: "The gateway gave no answer: try again." }));
   }
 
   /** A stream after a cursor, or from its beginning: an open answer, or 204 at its end. @throws {Failure} */
@@ -57,7 +89,7 @@ export class Api {
     throw await fromResponse(response);
   }
 
-  async _read(response, signal) {
+  async _read(response, signal = undefined) {
     try {
       return await response.json();
     } catch (error) {

@@ -12,7 +12,10 @@ export class Backoff {
     this._tries = 0;
   }
 
-  /** Resolves when the next try is due; rejects with the signal's reason when it is aborted before. */
+  /**
+   * Resolves when the next try is due, or the machine is on line again; rejects with the signal's reason when it is
+   * aborted before.
+   */
   wait(signal) {
     const longestMs = Math.min(LONGEST_MS, this.firstMs * 2 ** this._tries++);
     return pause(longestMs * (0.5 + Math.random() / 2), signal);
@@ -22,15 +25,15 @@ export class Backoff {
 function pause(delayMs, signal) {
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(signal.reason);
-    const onAbort = () => {
+    const waited = new AbortController();
+    const over = (settle) => () => {
       clearTimeout(timer);
-      reject(signal.reason);
+      waited.abort(); // and with it both listeners
+      settle();
     };
-    const timer = setTimeout(() => {
-      signal.removeEventListener("abort", onAbort);
-      resolve();
-    }, delayMs);
-    signal.addEventListener("abort", onAbort, { once: true });
+    const timer = setTimeout(over(resolve), delayMs);
+    addEventListener("online", over(resolve), { signal: waited.signal });
+    signal.addEventListener("abort", over(() => reject(signal.reason)), { signal: waited.signal });
   });
 }
 

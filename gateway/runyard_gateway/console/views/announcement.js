@@ -1,0 +1,16 @@
+/** What someone hears who does not see the page: how the run stands, and how much waits, and nothing of each word. */
+
+import { standingOf } from "../conversation/standing.js";
+import { inputsOf } from "../conversation/waiting.js";
+import { STATUS_WORDS } from "../state/status.js";
+import { html } from "./html.js";
+import { plural } from "./words.js";
+
+/** @param {{state: object}} props see `../state/conversation.js` */
+export function Announcement({ state }) {
+  const { run, connection } = state;
+  const standing = connection ? "Connecting again" : (standingOf(state) ?? run?.status);
+  const waiting = inputsOf(state).waiting.filter(({ receipt }) => receipt !== "steered").length;
+  const words = [STATUS_WORDS[standing] ?? standing, waiting > 0 && `${plural(waiting, "input")} not read yet`];
+  return html`<p class="visually-hidden" role="status">${words.filter(Boolean).join(", ")}</p>`;
+}
