@@ -273,6 +273,8 @@ async def test_the_providers_own_word_goes_before_its_status(status: int, word: 
     ("status", "said_so", "told"),
     [
         (400, "messages.0: bad\0", "messages.0: bad�"),
+        (400, "max_tokens: too many", "max_tokens: too many.*agent's model.*'claude-sonnet-5-5'.*RUNYARD_MODEL"),
+        (405, "not allowed", "405: not allowed.*ANTHROPIC_BASE_URL"),
         (401, f"invalid key {KEY}", "ANTHROPIC_API_KEY"),
         (402, "billing", "billing"),
         (403, f"not with {KEY}", "ANTHROPIC_API_KEY"),
@@ -292,7 +294,7 @@ async def test_a_lasting_refusal_is_told_at_once(
             await read(model, request(said(PROMPT)))
         error = failure.value
         assert (error.retryable, error.fields["status"], len(standin.calls)) == (False, status, 1)
-        assert len(error.message) < 1100
+        assert len(error.message) < 1200
         written = "".join(traceback.format_exception(error)) + caplog.text
         assert KEY not in written
         assert PROMPT not in written
@@ -426,6 +428,17 @@ async def test_a_body_without_an_end_holds_no_turn_back() -> None:
 async def test_a_refusal_that_is_not_the_apis() -> None:
     async with listening(plays(b"<html>no</html>", status="418 I'm a teapot")) as url, provider(url) as model:
         assert (await failure_of(model)).message == "the provider answered 418: I'm a teapot"
+
+
+@pytest.mark.parametrize("media_type", ["text/html; charset=utf-8", "application/json"])
+async def test_an_answer_that_is_no_stream(media_type: str) -> None:
+    """A page of whoever has the address, or a server that cannot stream: asked again, they would say the same."""
+    page = plays(b"<html>Welcome!</html>", headers=f"content-type: {media_type}\r\n")
+    async with listening(page) as url, provider(url) as model:
+        error = await failure_of(model)
+        assert (error.retryable, error.fields["type"]) == (False, "no_stream")
+        assert "ANTHROPIC_BASE_URL" in error.message
+        assert "Welcome" not in error.message
 
 
 async def test_a_provider_that_cannot_be_reached() -> None:

@@ -42,7 +42,19 @@ def test_a_models_name_says_its_provider(model: str, kind: type, name: str) -> N
         ("claude-sonnet-5-5", {"ANTHROPIC_API_KEY": "sk-ant-secret\n"}, "ANTHROPIC_API_KEY holds"),
         ("claude-sonnet-5-5", {"ANTHROPIC_API_KEY": " sk-ant-secret"}, "ANTHROPIC_API_KEY holds"),
         ("claude-sonnet-5-5", {"ANTHROPIC_API_KEY": "sk-ant-secret\u200b"}, "ANTHROPIC_API_KEY holds"),
-        ("claude-sonnet-5-5", KEY | {"ANTHROPIC_BASE_URL": "sk-ant-secret"}, "ANTHROPIC_BASE_URL"),
+        *(
+            ("claude-sonnet-5-5", KEY | {"ANTHROPIC_BASE_URL": url}, "ANTHROPIC_BASE_URL")
+            for url in (
+                "sk-ant-secret",
+                "ftp://secret.example",
+                "http://",
+                "http://secret.example\n",
+                "http://secret .example",
+                "http://secret.example:port",
+                "http://secret.example:99999",
+                "http://[::1",
+            )
+        ),
     ],
 )
 def test_what_is_missing_is_named_and_no_secret_shown(model: str | None, environ: dict[str, str], told: str) -> None:

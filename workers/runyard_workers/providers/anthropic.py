@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr
 
 from runyard_workers.providers.demo.thinking import without_demo_thinking
+from runyard_workers.providers.failures import no_stream
 from runyard_workers.providers.model import ModelEvent, ModelRequest, Turn
 from runyard_workers.providers.reading import read_turn
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _CONNECT_S = 10
 _IDLE_CONNECTIONS_MAX = 100
 _LAST_BYTES_S = 0.2
+_NO_STREAMS = frozenset({"text/html", "application/json"})
 
 
 class AnthropicProvider:
@@ -48,15 +50,18 @@ class AnthropicProvider:
         from runyard_workers.providers.sdk_errors import SDK_ERRORS, showable, translated
 
         try:
-            async with (
-                client.messages.with_streaming_response.create(**_arguments(request)) as response,
-                aclosing(response.http_response.aiter_bytes()) as chunks,
-                aclosing(read_turn(chunks, model=request.model)) as events,
-            ):
-                async for event in events:
-                    if isinstance(event, Turn):
-                        await _read_to_end(chunks)
-                    yield event
+            async with client.messages.with_streaming_response.create(**_arguments(request)) as response:
+                media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+                if media_type in _NO_STREAMS:
+                    raise no_stream(media_type)
+                async with (
+                    aclosing(response.http_response.aiter_bytes()) as chunks,
+                    aclosing(read_turn(chunks, model=request.model)) as events,
+                ):
+                    async for event in events:
+                        if isinstance(event, Turn):
+                            await _read_to_end(chunks)
+                        yield event
         except SDK_ERRORS as error:
             failure = translated(error, model=request.model, secret=self._api_key)
             raise failure from showable(error, secret=self._api_key)

@@ -53,15 +53,36 @@ def _message(status: int, error_type: str | None, said: str | None, model: str) 
                 f"the provider does not know the model {model!r}: check the agent's model, RUNYARD_MODEL "
                 "and ANTHROPIC_BASE_URL"
             )
-    reason = truncate_bytes(clean_text(said or error_type or "no reason given"), _SAID_MAX_BYTES)
-    if status == HTTPStatus.OK:
-        return f"the provider failed in the middle of its answer: {reason}"
-    return f"the provider answered {status}: {reason}"
+    return _reasoned(
+        status, truncate_bytes(clean_text(said or error_type or "no reason given"), _SAID_MAX_BYTES), model
+    )
+
+
+def _reasoned(status: int, reason: str, model: str) -> str:
+    match status:
+        case HTTPStatus.OK:
+            return f"the provider failed in the middle of its answer: {reason}"
+        case HTTPStatus.BAD_REQUEST:
+            settings = f"the agent's model (here {model!r}), max_tokens and provider_options, and RUNYARD_MODEL"
+            return f"the provider refused the request: {reason} (check {settings})"
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            return f"the provider answered {status}: {reason} (check ANTHROPIC_BASE_URL)"
+        case _:
+            return f"the provider answered {status}: {reason}"
 
 
 def cut_stream() -> ProviderUnavailable:
     """The connection ended before the turn did: what came is no answer."""
     return ProviderUnavailable("the provider's stream ended early", status=HTTPStatus.OK.value, type="cut_stream")
+
+
+def no_stream(media_type: str) -> ProviderError:
+    """An answer of 200 that is a page or a whole message: what answered is not the Messages API, or cannot stream."""
+    return ProviderError(
+        f"the provider's answer is {media_type}, no stream of events: check ANTHROPIC_BASE_URL",
+        status=HTTPStatus.OK.value,
+        type="no_stream",
+    )
 
 
 def dead_connection(silence_s: float) -> ProviderUnavailable:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 import structlog
 from pydantic import SecretStr
@@ -17,6 +18,8 @@ _PREFIXES = ("anthropic:", "demo:")
 
 _UNUSABLE_IN_A_HEADER = re.compile(r"[^!-~]")
 """Anything but printable ASCII without the space: a key read from a file often brings its line break along."""
+
+_UNUSABLE_IN_A_URL = re.compile(r"[\x00-\x20\x7f]")
 
 _log = structlog.get_logger()
 
@@ -83,6 +86,17 @@ def _fault(key: str, url: str | None) -> str | None:
         return "ANTHROPIC_API_KEY is not set"
     if _UNUSABLE_IN_A_HEADER.search(key):
         return "ANTHROPIC_API_KEY holds a space, a line break or a character that is not ASCII"
-    if url is not None and not url.startswith(("http://", "https://")):
-        return "ANTHROPIC_BASE_URL must begin with http:// or https://"
+    if url is not None and not _is_base_url(url):
+        return "ANTHROPIC_BASE_URL is not usable: http:// or https://, a host, and neither a space nor a line break"
     return None
+
+
+def _is_base_url(url: str) -> bool:
+    """Whether a client can be made of it: one that cannot would keep the worker from starting."""
+    if _UNUSABLE_IN_A_URL.search(url) is not None:
+        return False
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a port that is none
+        return False
