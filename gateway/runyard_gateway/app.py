@@ -18,7 +18,7 @@ from runyard.settings import Settings
 from runyard.streams.connect import connect
 from runyard.streams.store import FrameStore
 from runyard.text import clean_json
-from runyard_gateway.auth import authenticator
+from runyard_gateway.auth import authenticator, require_auth
 from runyard_gateway.directory import AgentDirectory
 from runyard_gateway.failures import Failures
 from runyard_gateway.gateway import Gateway, Operation
@@ -45,7 +45,7 @@ async def run_gateway(settings: Settings) -> None:
     Raises:
         StartError: a setting is missing, the port is taken, or the database has not been migrated.
     """
-    authenticator(settings)
+    require_auth(settings)
     listener = listen(settings.host, settings.port)
     await asyncio.to_thread(wait_for_revision, settings.database_url)
     async with open_gateway(settings) as gateway:
@@ -77,7 +77,8 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
         stack.push_async_callback(publisher.close)
         hub = Hub(store, client)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        background = [tasks.create_task(hub.run()), tasks.create_task(Watcher(database, store, hub).run())]
+        auth = authenticator(settings, database)
+        background = [tasks.create_task(work) for work in (hub.run(), Watcher(database, store, hub).run(), auth.run())]
         yield Gateway(
             settings=settings,
             database=database,
@@ -86,7 +87,7 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
             hub=hub,
             publisher=publisher,
             directory=AgentDirectory(database),
-            authenticator=authenticator(settings),
+            authenticator=auth,
             rates=Rates(client, settings, redis_away=lambda: hub.redis_away),
             draining=asyncio.Event(),
         )
@@ -115,7 +116,7 @@ def _route(gateway: Gateway, operation: Operation) -> Route:
     async def endpoint(request: Request) -> ASGIApp:
         # A NUL in an id is a statement that Postgres refuses; cleaned, it is an id that nothing has.
         request.scope["path_params"] = clean_json(request.path_params)
-        principal = gateway.authenticator.principal(request.headers.get("authorization"))
+        principal = await gateway.authenticator.principal(request.headers.get("authorization"))
         return await operation.handler(gateway, request, principal)
 
     return Route(operation.path, endpoint, methods=[operation.method])

@@ -1,90 +1,88 @@
 """From a request's `Authorization` header to a principal."""
 
+import asyncio
 from typing import Protocol
 
-import jwt
-
+from runyard.db.engine import Database
 from runyard.errors import StartError, Unauthenticated
-from runyard.settings import Settings
-from runyard_gateway.principal import DEFAULT_TENANT, Principal
-
-CLOCK_SKEW_S = 30
-"""How far the token's issuer and this machine may disagree about `exp` and `nbf`."""
-
-SUBJECT_MAX = 256
+from runyard.service_keys import PREFIX, parse_service_keys
+from runyard.settings import AuthSettings
+from runyard_gateway.credentials import Lasting
+from runyard_gateway.jwks import KeySet, fetch_from
+from runyard_gateway.principal import ADMIN, DEFAULT_TENANT, Identity, Principal
+from runyard_gateway.service_keys import ServiceKeys
+from runyard_gateway.signing_keys import SharedSecret, SigningKeys
+from runyard_gateway.tokens import Tokens
 
 
 class Authenticator(Protocol):
-    def principal(self, authorization: str | None) -> Principal:
-        """Raises `Unauthenticated` for a header that is missing or not valid."""
+    async def principal(self, authorization: str | None) -> Principal:
+        """Who calls.
+
+        Raises:
+            Unauthenticated: the header is missing or not valid.
+            NotReady, StoreUnavailable: it cannot be told now.
+        """
+        ...
+
+    async def run(self) -> None:
+        """What it does beside, until cancelled."""
         ...
 
 
 class TrustEverybody:
     """`RUNYARD_AUTH=dev`: every caller is the user `dev`; the settings bind such a gateway to loopback."""
 
-    def principal(self, authorization: str | None) -> Principal:  # noqa: ARG002 - it looks at nothing
-        return Principal(tenant_id=DEFAULT_TENANT, user_id="dev", roles=frozenset({"admin"}))
+    async def principal(self, authorization: str | None) -> Principal:  # noqa: ARG002 - it looks at nothing
+        dev = Identity(tenant_id=DEFAULT_TENANT, user_id="dev", roles=frozenset({ADMIN}))
+        return Principal(caller=dev, credential=Lasting())
+
+    async def run(self) -> None:
+        pass
 
 
-class JwtAuthenticator:
-    """HS256 tokens with `sub` (the user), `tenant` (else `default`) and `roles` (a list of strings)."""
+class CheckBearer:
+    """`RUNYARD_AUTH=jwt`: callers bring a token, or a service key, told apart by how they begin."""
 
-    def __init__(self, secret: str) -> None:
-        self._secret = secret
+    def __init__(self, tokens: Tokens, keys: ServiceKeys) -> None:
+        self._tokens = tokens
+        self._keys = keys
 
-    def principal(self, authorization: str | None) -> Principal:
-        token = _bearer(authorization)
-        try:
-            # The algorithm is ours, never the token's: a token that says "none" is refused (RFC 8725, section 3.1).
-            claims = jwt.decode(
-                token,
-                self._secret,
-                algorithms=["HS256"],
-                leeway=CLOCK_SKEW_S,
-                options={"require": ["sub"], "verify_aud": False},
-            )
-        except jwt.ExpiredSignatureError as error:
-            raise Unauthenticated("the token has expired") from error
-        except jwt.InvalidTokenError as error:
-            raise Unauthenticated("the token is not valid") from error
-        return Principal(
-            tenant_id=_name(claims.get("tenant", DEFAULT_TENANT), "tenant"),
-            user_id=_name(claims["sub"], "sub"),
-            roles=_roles(claims.get("roles", [])),
-        )
+    async def principal(self, authorization: str | None) -> Principal:
+        shown = _bearer(authorization)
+        return await (self._keys if shown.startswith(PREFIX) else self._tokens).principal(shown)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._tokens.run())
+            tasks.create_task(self._keys.run())
 
 
-def authenticator(settings: Settings) -> Authenticator:
-    """The one that `RUNYARD_AUTH` names.
+def require_auth(settings: AuthSettings) -> None:
+    """Raises `StartError`: nothing says how to tell who calls."""
+    if settings.auth is None:
+        raise StartError("RUNYARD_AUTH is not set: jwt, or dev to trust every caller on this machine")
 
-    Raises:
-        StartError: the setting is missing.
-    """
-    match settings.auth:
-        case "dev":
-            return TrustEverybody()
-        case "jwt":
-            assert settings.jwt_secret is not None, "checked by the settings"
-            return JwtAuthenticator(settings.jwt_secret.get_secret_value())
-        case None:
-            raise StartError("RUNYARD_AUTH is not set: jwt, or dev to trust every caller on this machine")
+
+def authenticator(settings: AuthSettings, database: Database) -> Authenticator:
+    """The one that `RUNYARD_AUTH` names; whoever asked for it runs it."""
+    require_auth(settings)
+    if settings.auth == "dev":
+        return TrustEverybody()
+    tokens = Tokens(_signing_keys(settings), audience=settings.jwt_audience, issuer=settings.jwt_issuer)
+    given = settings.service_keys
+    return CheckBearer(tokens, ServiceKeys(database, parse_service_keys(given.get_secret_value()) if given else ()))
+
+
+def _signing_keys(settings: AuthSettings) -> SigningKeys:
+    if settings.jwt_secret is not None:
+        return SharedSecret(settings.jwt_secret.get_secret_value())
+    assert settings.jwks_url is not None, "checked by the settings"
+    return KeySet(fetch_from(settings.jwks_url))
 
 
 def _bearer(authorization: str | None) -> str:
-    scheme, _, token = (authorization or "").partition(" ")
-    if scheme.lower() != "bearer" or not token.strip():
-        raise Unauthenticated("send a token: Authorization: Bearer <token>")
-    return token.strip()
-
-
-def _name(value: object, claim: str) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > SUBJECT_MAX or not value.isprintable():
-        raise Unauthenticated(f"the token's claim {claim} is not a name of 1 to {SUBJECT_MAX} printable characters")
-    return value
-
-
-def _roles(value: object) -> frozenset[str]:
-    if not isinstance(value, list) or not all(isinstance(role, str) for role in value):
-        raise Unauthenticated("the token's claim roles is not a list of strings")
-    return frozenset(value)
+    scheme, _, shown = (authorization or "").partition(" ")
+    if scheme.lower() != "bearer" or not shown.strip():
+        raise Unauthenticated("send a token: Authorization: Bearer <token>", reason="missing")
+    return shown.strip()

@@ -9,6 +9,7 @@ from typing import Any
 from runyard.clock import now_ms
 from runyard.db.engine import Database
 from runyard.db.reads import Manifest, agents_known
+from runyard_gateway.principal import Identity
 
 FRESH_S = 1.0
 SEEN_WITHIN_MS = 7 * 24 * 3600 * 1000
@@ -22,6 +23,10 @@ class KnownAgent:
     current: Manifest
     versions: tuple[Manifest, ...]
     live_workers: Counter[str]
+
+    def is_for(self, identity: Identity) -> bool:
+        """Whether this user may call it."""
+        return self.spec["auth"] == "user" or identity.is_admin
 
     @property
     def spec(self) -> dict[str, Any]:

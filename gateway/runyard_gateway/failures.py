@@ -76,7 +76,7 @@ async def _answer(failure: RunyardError, request_id: RequestId, send: Send) -> N
     body = orjson.dumps(failure.body(request_id))
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if isinstance(failure, Unauthenticated):
-        headers.append((b"www-authenticate", b"Bearer"))
+        headers.append((b"www-authenticate", _challenge(failure)))
     if isinstance(failure, MethodNotAllowed):
         headers.append((b"allow", ", ".join(failure.fields["allow"]).encode()))
     if isinstance(failure, RateLimited):
@@ -85,3 +85,8 @@ async def _answer(failure: RunyardError, request_id: RequestId, send: Send) -> N
         headers.append((b"retry-after", b"1"))
     await send({"type": "http.response.start", "status": failure.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def _challenge(failure: Unauthenticated) -> bytes:
+    """https://datatracker.ietf.org/doc/html/rfc6750#section-3: an error is named where something was sent."""
+    return b"Bearer" if failure.fields["reason"] == "missing" else b'Bearer error="invalid_token"'

@@ -1,24 +1,65 @@
-"""Who calls."""
+"""Who calls, whom a call is for, and for how long what the caller has shown is good."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from runyard.db.reads import Owner
+from runyard.db.scope import Scope
+from runyard.errors import Unauthenticated
 
 DEFAULT_TENANT = "default"
+ADMIN, SERVICE = "admin", "service"
+
+
+class Credential(Protocol):
+    """What a caller has shown. An answer that goes on for long asks to be told when it is no longer good."""
+
+    def on_end(self, tell: Callable[[Unauthenticated], None]) -> Callable[[], None]:
+        """`tell` is called once, on the event loop, when it ends. What is returned takes that back."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Principal:
+class Identity:
+    """A user: whom a call is for. They own the run that it creates; `roles` are what its tools see."""
+
     tenant_id: str
     user_id: str
     roles: frozenset[str]
 
     @property
-    def is_service(self) -> bool:
-        """A program that calls for others: it would not know what became of input that joined somebody's turn."""
-        return "service" in self.roles
+    def is_admin(self) -> bool:
+        return ADMIN in self.roles
 
     @property
-    def owner(self) -> Owner:
-        """What restricts every query to the caller's own rows."""
-        return Owner(tenant_id=self.tenant_id, user_id=self.user_id)
+    def scope(self) -> Scope:
+        """Their own runs, or all of their tenant's."""
+        return Scope.of_tenant(self.tenant_id) if self.is_admin else Scope.of_user(self.tenant_id, self.user_id)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Service:
+    """A program that calls for the users of these tenants: each call on an agent says for which one (`as`)."""
+
+    name: str
+    tenants: tuple[str, ...]
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(tenants=self.tenants, user_id=None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Principal:
+    caller: Identity | Service
+    credential: Credential
+
+    @property
+    def is_service(self) -> bool:
+        """It would not know what became of input that joined somebody's turn."""
+        return isinstance(self.caller, Service)
+
+    @property
+    def scope(self) -> Scope:
+        """What restricts every query to the rows that the caller may see and change."""
+        return self.caller.scope

@@ -3,25 +3,26 @@
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any, Literal, TypeVar
 
 import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
 from starlette.requests import Request
 
 from runyard.db.idempotency import CallKey
 from runyard.errors import Forbidden, InputRequired, InvalidArgs, PayloadTooLarge
 from runyard.history import HistoryMessage, check_user_blocks
-from runyard.text import clean_json, clean_text
+from runyard.text import NAME_MAX, NAME_RULE, clean_json, clean_text, is_name
 from runyard_gateway.principal import Principal
 
 METADATA_MAX_BYTES = 16_384
 METADATA = "metadata."
 METADATA_FILTERS_MAX = 10
+CONTEXT_MAX_BYTES = 65_536
 TITLE_MAX = 512
-NAME_MAX = 256
 NESTING_MAX = 100
 """orjson writes 254 levels, and answers wrap what a caller sent in levels of their own."""
 
@@ -40,9 +41,9 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True, alias_generator=to_camel)
 
 
-def _small(value: dict[str, Any]) -> dict[str, Any]:
-    if len(orjson.dumps(value)) > METADATA_MAX_BYTES:
-        raise ValueError(f"metadata is larger than {METADATA_MAX_BYTES} bytes")
+def _small(name: str, limit_bytes: int, value: dict[str, Any]) -> dict[str, Any]:
+    if len(orjson.dumps(value)) > limit_bytes:
+        raise ValueError(f"{name} is larger than {limit_bytes} bytes")
     return value
 
 
@@ -67,11 +68,34 @@ class MessageIn(_Body):
 
 
 Messages = Annotated[list[MessageIn], Field(min_length=1, max_length=MESSAGES_MAX)]
-Metadata = Annotated[dict[str, Any], AfterValidator(_small)]
+Metadata = Annotated[dict[str, Any], AfterValidator(partial(_small, "metadata", METADATA_MAX_BYTES))]
+Context = Annotated[dict[str, Any], AfterValidator(partial(_small, "context", CONTEXT_MAX_BYTES))]
 Title = Annotated[str, StringConstraints(max_length=TITLE_MAX)]
 
 
-class ContinueRun(_Body):
+class ActAs(_Body):
+    """The user that a service calls for. `tenant_id` may be left out where the service is for one tenant alone."""
+
+    user_id: str
+    tenant_id: str | None = None
+    admin: bool = False
+
+    @field_validator("user_id", "tenant_id")
+    @classmethod
+    def _nameable(cls, value: str | None) -> str | None:
+        if value is not None and not is_name(value):
+            raise ValueError(f"must be {NAME_RULE}")
+        return value
+
+
+class _ForUser(_Body):
+    """What a service says beside: for whom it calls, and what tools should know. `context` of others is ignored."""
+
+    act_as: ActAs | None = Field(default=None, alias="as")
+    context: Context | None = None
+
+
+class ContinueRun(_ForUser):
     """`POST /v1/runs/{id}/input`. The options count for a new invocation; one that is steered has its own."""
 
     input: str | list[dict[str, Any]] | None = None
@@ -113,7 +137,7 @@ class StartRun(ContinueRun):
     metadata: Metadata | None = None
 
 
-class CreateRun(_Body):
+class CreateRun(_ForUser):
     """`POST /v1/runs`: a run that nothing is asked of yet."""
 
     agent: Name
@@ -190,8 +214,9 @@ async def read_body(request: Request, model: type[Model], *, limit_bytes: int) -
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        problems = [_explain(item["loc"], item["type"], item["msg"]) for item in error.errors()]
-        fields = sorted({str(item["loc"][0]) for item in error.errors() if item["loc"]})
+        named = [(_field(item["loc"]), item) for item in error.errors()]
+        problems = [_explain(name, item["type"], item["msg"]) for name, item in named]
+        fields = sorted({name for name, _ in named if name})
         raise InvalidArgs("; ".join(dict.fromkeys(problems)), fields=fields) from None
 
 
@@ -226,11 +251,15 @@ def _nests_deeper(value: Any, levels: int) -> bool:
     return False
 
 
-def _explain(location: tuple[int | str, ...], kind: str, message: str) -> str:
-    name = str(location[0]) if location else "body"
+def _field(location: tuple[int | str, ...]) -> str:
+    """`metadata`, or `as.userId` of a body within the body; below, a location names parts of types."""
+    return ".".join(map(str, location[: 2 if location[:1] == ("as",) else 1]))
+
+
+def _explain(name: str, kind: str, message: str) -> str:
     if kind == "extra_forbidden":
         return f'unknown field "{name}"'
-    return f"{name}: {message.removeprefix('Value error, ')}"
+    return f"{name or 'body'}: {message.removeprefix('Value error, ')}"
 
 
 def query_text(request: Request, name: str) -> str | None:

@@ -3,7 +3,7 @@
 import structlog
 
 from runyard.clock import now_ms
-from runyard.db.reads import Owner
+from runyard.db.scope import Scope
 from runyard.lifecycle.cancelling import Cancelled, cancel_run
 from runyard.runs import RunStatus
 from runyard.streams.cancels import tell_cancel
@@ -13,13 +13,13 @@ from runyard_gateway.gateway import Gateway
 log = structlog.get_logger()
 
 
-async def stop(gateway: Gateway, run_id: str, owner: Owner) -> Cancelled:
+async def stop(gateway: Gateway, run_id: str, scope: Scope) -> Cancelled:
     """What the cancel found, and did. A run that a worker runs (`status` running) is asked to stop, no more.
 
     Raises:
-        RunNotFound: unknown, or not this user's.
+        RunNotFound: unknown, or not this caller's.
     """
-    done = await gateway.database.write(cancel_run, run_id, owner, at=now_ms())
+    done = await gateway.database.write(cancel_run, run_id, scope, at=now_ms())
     if done.ending is not None:
         log.info("run cancelled", run_id=done.run.id, invocation_id=done.run.invocation_id)
         await close_stream(gateway, done.ending)

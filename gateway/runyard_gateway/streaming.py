@@ -1,6 +1,7 @@
 """The answer that streams: replay from a cursor, then the tail, to the terminal frame."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
 from starlette.types import Receive, Scope, Send
@@ -12,6 +13,7 @@ from runyard.ids import StreamId
 from runyard.streams.reader import StreamState
 from runyard_gateway.from_rows import committed_frames, settled_frames, trimmed_frame
 from runyard_gateway.gateway import Gateway
+from runyard_gateway.principal import Credential
 from runyard_gateway.sse import SSE_HEADERS, encode, stream_sse
 from runyard_gateway.tail import Position, Tail
 
@@ -28,6 +30,7 @@ class NewStream:
 
     gateway: Gateway
     stream_id: StreamId
+    credential: Credential
     request_id: str
     headers: Mapping[str, str]
     receipt: Mapping[str, object] | None
@@ -38,7 +41,7 @@ class NewStream:
         if self.receipt is not None:
             cursor = await self._tip()
             first = encode(Frame(cursor, *event_payload(FrameEvent.QUEUED, dict(self.receipt))))
-        async with self.gateway.hub.watch(self.stream_id) as tail:
+        async with _watching(self.gateway, self.stream_id, self.credential) as tail:
             await stream_sse(
                 scope, receive, send, tail, cursor, headers=headers, first=first, request_id=self.request_id
             )
@@ -60,6 +63,7 @@ class ResumedStream:
 
     gateway: Gateway
     invocation: Invocation
+    credential: Credential
     cursor: int | None
     request_id: str
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -71,7 +75,7 @@ class ResumedStream:
             StreamGone: before the answer begins: frames after the cursor were dropped.
         """
         headers = _headers(self.invocation.stream_id, self.headers)
-        async with self.gateway.hub.watch(self.invocation.stream_id) as tail:
+        async with _watching(self.gateway, self.invocation.stream_id, self.credential) as tail:
             position, cursor, frames = await self._seek(tail)
             if position is Position.ENDED:
                 await send({"type": "http.response.start", "status": 204, "headers": headers})
@@ -115,6 +119,17 @@ class ResumedStream:
                 kept_from = gone.fields["oldestSeq"]
                 frames.append(trimmed_frame(self.invocation, from_seq=cursor + 1, to_seq=kept_from - 1))
                 cursor = kept_from - 1
+
+
+@contextlib.asynccontextmanager
+async def _watching(gateway: Gateway, stream_id: StreamId, credential: Credential) -> AsyncIterator[Tail]:
+    """A tail that fails when the reader's credential ends: the stream goes on, and they come back with a new one."""
+    async with gateway.hub.watch(stream_id) as tail:
+        take_back = credential.on_end(tail.fail)
+        try:
+            yield tail
+        finally:
+            take_back()
 
 
 async def _send_whole(send: Send, headers: Headers, body: bytes) -> None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 
-from runyard.errors import StoreUnavailable, StreamGone
+from runyard.errors import RunyardError, StoreUnavailable, StreamGone
 from runyard.frames import Frame
 from runyard.streams.reader import FrameReader, StreamState
 from runyard_gateway.sse import Chunk, encode
@@ -22,7 +22,7 @@ class Position(StrEnum):
 
 
 class Tail:
-    """Made by `Hub.watch`. One task pulls at a time; `wake` and `interrupt` may be called by any task of the loop."""
+    """Made by `Hub.watch`. One task pulls at a time; any task of the loop may call `wake`, `fail` and `interrupt`."""
 
     def __init__(self, window: Window, reader: FrameReader, draining: Callable[[], bool]) -> None:
         self.cursor = 0
@@ -30,6 +30,7 @@ class Tail:
         self._reader = reader
         self._draining = draining
         self._interrupted = False
+        self._failure: RunyardError | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._deadline_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -64,11 +65,14 @@ class Tail:
 
         Raises:
             StreamGone: this reader fell behind what is kept.
+            RunyardError: what `fail` was given.
         """
         loop = asyncio.get_running_loop()
         self.cursor = cursor
         self._deadline_s = loop.time() + timeout_s
         while True:
+            if self._failure is not None:
+                raise self._failure
             if self._interrupted or self._draining():
                 return Chunk(b"", cursor, ended=True)
             behind = cursor < self._window.start and self._window.farewell is None
@@ -82,6 +86,11 @@ class Tail:
     def interrupt(self) -> None:
         """The reader has left: every pull ends at once from now on."""
         self._interrupted = True
+        self.wake()
+
+    def fail(self, error: RunyardError) -> None:
+        """The reader may read no more: every pull raises this from now on."""
+        self._failure = error
         self.wake()
 
     def wake(self) -> None:

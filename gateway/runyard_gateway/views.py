@@ -15,6 +15,8 @@ def run_view(run: Run, *, stream_id: str | None, waiting: Sequence[Input] = ()) 
     """Run, in its final shape: what no part of the system can set yet has the value that it has then."""
     return {
         "id": run.id,
+        "tenantId": run.tenant_id,
+        "userId": run.user_id,
         "agent": run.agent,
         "agentVersion": run.agent_version,
         "sessionId": run.session_id,
@@ -26,7 +28,7 @@ def run_view(run: Run, *, stream_id: str | None, waiting: Sequence[Input] = ()) 
         "invocationId": run.invocation_id,
         "pendingInput": [input_view(item) for item in waiting],
         "cancelRequested": run.cancel_requested,
-        "context": None,
+        "context": run.context,
         "steps": run.steps,
         "messageCount": run.last_seq,
         "pendingCalls": [],

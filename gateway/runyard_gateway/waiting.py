@@ -3,21 +3,29 @@
 import time
 
 from runyard.db import reads
-from runyard.db.reads import Owner
 from runyard.db.records import Invocation, Run
 from runyard_gateway.gateway import Gateway
+from runyard_gateway.principal import Principal
 
 PAST_THE_TIP = 2**62
 """A cursor that no frame reaches: the tail wakes only when the stream ends."""
 
 
-async def awaited(gateway: Gateway, invocation_id: str, owner: Owner, seconds: int) -> tuple[Invocation, Run] | None:
-    """The invocation as it is once it is settled, or when so many seconds are over; None: it is not the caller's."""
+async def awaited(
+    gateway: Gateway, invocation_id: str, principal: Principal, seconds: int
+) -> tuple[Invocation, Run] | None:
+    """The invocation as it is once it is settled, when so many seconds are over, or when what the caller has shown is
+    no longer good; None: it is not the caller's.
+    """
     deadline = time.monotonic() + seconds
-    found = await gateway.database.read(reads.invocation_of, invocation_id, owner)
+    found = await gateway.database.read(reads.invocation_of, invocation_id, principal.scope)
     if found is None or found[0].settled_at is not None or not seconds:
         return found
     async with gateway.hub.watch(found[0].stream_id) as tail:
-        while (left := deadline - time.monotonic()) > 0 and not (await tail.pull(PAST_THE_TIP, left)).ended:
-            pass
-    return await gateway.database.read(reads.invocation_of, invocation_id, owner)
+        take_back = principal.credential.on_end(lambda _: tail.interrupt())
+        try:
+            while (left := deadline - time.monotonic()) > 0 and not (await tail.pull(PAST_THE_TIP, left)).ended:
+                pass
+        finally:
+            take_back()
+    return await gateway.database.read(reads.invocation_of, invocation_id, principal.scope)

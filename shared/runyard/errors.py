@@ -61,12 +61,28 @@ class InputRequired(CallerError):
 
 
 class Unauthenticated(CallerError):
+    """Fields: `reason`: nothing was sent ("missing"), or it is not valid ("invalid"), or no longer ("expired")."""
+
     code = "UNAUTHENTICATED"
     status = 401
 
 
 class Forbidden(CallerError):
     code = "FORBIDDEN"
+    status = 403
+
+
+class AgentRequiresUser(CallerError):
+    """A service's call that does not say for which user it is."""
+
+    code = "AGENT_REQUIRES_USER"
+    status = 403
+
+
+class AgentRunForbidden(CallerError):
+    """The call is for another user or tenant than the caller may act for."""
+
+    code = "AGENT_RUN_FORBIDDEN"
     status = 403
 
 

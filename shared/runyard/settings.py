@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from runyard.errors import StartError
 from runyard.names import PART, PART_RULE
+from runyard.service_keys import parse_service_keys
 
 Names = Annotated[tuple[str, ...], NoDecode]
 """A comma-separated list: `default,bulk`."""
@@ -22,21 +23,10 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 JWT_SECRET_MIN_BYTES = 32  # RFC 7518, section 3.2: a key of the hash's size or larger for HS256
 
 
-class DatabaseSettings(BaseSettings):
-    """All that `runyard migrate` needs."""
-
+class _Environment(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="RUNYARD_", frozen=True, extra="ignore", env_ignore_empty=True, hide_input_in_errors=True
     )
-
-    database_url: str = Field(description="postgresql://user@host/name or sqlite:///path/to/file.db")
-
-    @field_validator("database_url")
-    @classmethod
-    def _known_database(cls, value: str) -> str:
-        if not value.startswith(("postgresql://", "postgres://", "sqlite:///")):
-            raise ValueError("must begin with postgresql:// or sqlite:///")
-        return value
 
     @classmethod
     def load(cls) -> Self:
@@ -51,15 +41,70 @@ class DatabaseSettings(BaseSettings):
             raise StartError("; ".join(_explain(item["loc"], item["msg"]) for item in error.errors())) from None
 
 
-class Settings(DatabaseSettings):
-    redis_url: str = Field(description="Where frames live: redis://, rediss:// or unix://")
-    broker_url: str = Field(description="Where messages live: amqp(s):// or redis(s):// or unix://")
-    prefix: str = Field(default="runyard", description="Begins every Redis key, channel and broker queue")
+class DatabaseSettings(_Environment):
+    """All that `runyard migrate` and `runyard keys` need."""
+
+    database_url: str = Field(description="postgresql://user@host/name or sqlite:///path/to/file.db")
+
+    @field_validator("database_url")
+    @classmethod
+    def _known_database(cls, value: str) -> str:
+        if not value.startswith(("postgresql://", "postgres://", "sqlite:///")):
+            raise ValueError("must begin with postgresql:// or sqlite:///")
+        return value
+
+
+class AuthSettings(_Environment):
+    """How a gateway tells who calls, and all that `runyard token` needs."""
 
     auth: Literal["dev", "jwt"] | None = Field(
         default=None, description="Required by the gateway. dev trusts everybody as the user dev, on loopback only"
     )
-    jwt_secret: SecretStr | None = Field(default=None, description="HS256 secret of 32 bytes or more, for auth=jwt")
+    jwt_secret: SecretStr | None = Field(
+        default=None, description="Secret that tokens are signed with: 32 bytes or more for HS256, 48 HS384, 64 HS512"
+    )
+    jwks_url: str | None = Field(default=None, description="Where the issuer has its public keys (RS, PS, ES, EdDSA)")
+    jwt_audience: str | None = Field(default=None, description="Tokens must be for this audience; unset: for any")
+    jwt_issuer: str | None = Field(default=None, description="Tokens must be of this issuer; unset: of any")
+    service_keys: SecretStr | None = Field(
+        default=None, description="Keys of programs, beside those of `runyard keys`: name:tenant+tenant:key, ..."
+    )
+
+    @field_validator("jwt_secret")
+    @classmethod
+    def _long_enough(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and len(value.get_secret_value().encode()) < JWT_SECRET_MIN_BYTES:
+            raise ValueError(f"must have {JWT_SECRET_MIN_BYTES} bytes or more")
+        return value
+
+    @field_validator("jwks_url")
+    @classmethod
+    def _known_url(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("https://", "http://")):
+            raise ValueError("must begin with https:// or http://")
+        return value
+
+    @field_validator("service_keys")
+    @classmethod
+    def _known_keys(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            parse_service_keys(value.get_secret_value())
+        return value
+
+    @model_validator(mode="after")
+    def _can_tell_who_calls(self) -> Self:
+        if self.auth == "jwt" and self.jwt_secret is None and self.jwks_url is None:
+            raise ValueError("RUNYARD_AUTH=jwt needs RUNYARD_JWT_SECRET or RUNYARD_JWKS_URL")
+        if self.jwt_secret is not None and self.jwks_url is not None:
+            raise ValueError("RUNYARD_JWT_SECRET and RUNYARD_JWKS_URL are both set: tokens are of one issuer")
+        return self
+
+
+class Settings(AuthSettings, DatabaseSettings):
+    redis_url: str = Field(description="Where frames live: redis://, rediss:// or unix://")
+    broker_url: str = Field(description="Where messages live: amqp(s):// or redis(s):// or unix://")
+    prefix: str = Field(default="runyard", description="Begins every Redis key, channel and broker queue")
+
     cors_origins: Names = Field(default=(), description="Origins that browsers may call from, comma-separated")
     host: str = Field(default="127.0.0.1", description="Address the gateway listens on")
     port: int = Field(default=8000, ge=0, le=65535, description="Port the gateway listens on")
@@ -123,10 +168,6 @@ class Settings(DatabaseSettings):
     def _fits_together(self) -> Self:
         if self.auth == "dev" and self.host not in LOOPBACK:
             raise ValueError("RUNYARD_AUTH=dev trusts every caller: RUNYARD_HOST must be a loopback address")
-        if self.auth == "jwt" and self.jwt_secret is None:
-            raise ValueError("RUNYARD_AUTH=jwt needs RUNYARD_JWT_SECRET")
-        if self.jwt_secret and len(self.jwt_secret.get_secret_value().encode()) < JWT_SECRET_MIN_BYTES:
-            raise ValueError(f"RUNYARD_JWT_SECRET must have {JWT_SECRET_MIN_BYTES} bytes or more")
         return self
 
 

@@ -6,9 +6,12 @@ PostgreSQL holds no U+0000 in text and no NaN in JSON; UTF-8 holds no lone surro
 
 import math
 import re
-from typing import Any
+from typing import Any, TypeGuard
 
 TRUNCATED = "[truncated]"
+
+NAME_MAX = 256
+NAME_RULE = f"a name of 1 to {NAME_MAX} printable characters"
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -52,3 +55,8 @@ def truncate_bytes(text: str, limit_bytes: int) -> str:
     if len(encoded) <= limit_bytes:
         return text
     return encoded[: limit_bytes - len(TRUNCATED)].decode(errors="ignore") + TRUNCATED
+
+
+def is_name(value: object) -> TypeGuard[str]:
+    """Whether it can name a user or a tenant (`NAME_RULE`): no two that look alike differ by what nobody sees."""
+    return isinstance(value, str) and 0 < len(value) <= NAME_MAX and value.isprintable() and bool(value.strip())

@@ -20,12 +20,12 @@ def token(user: str, *, tenant: str | None = None, roles: tuple[str, ...] | None
     return signed(body | claims)
 
 
-def signed(claims: dict[str, Any], *, secret: str = SECRET, algorithm: str = "HS256") -> str:
+def signed(claims: dict[str, Any], *, secret: str = SECRET, algorithm: str = "HS256", **header: Any) -> str:
     """`algorithm` is what the header says; "none" goes without a signature."""
-    head = f"{_part({'alg': algorithm, 'typ': 'JWT'})}.{_part(claims)}"
+    head = f"{_part({'alg': algorithm, 'typ': 'JWT'} | header)}.{_part(claims)}"
     if algorithm == "none":
         return f"{head}."
-    digest = {"HS256": hashlib.sha256, "HS512": hashlib.sha512}[algorithm]
+    digest = {"HS256": hashlib.sha256, "HS384": hashlib.sha384, "HS512": hashlib.sha512}[algorithm]
     return f"{head}.{_base64(hmac.new(secret.encode(), head.encode(), digest).digest())}"
 
 

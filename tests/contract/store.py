@@ -8,11 +8,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runyard.db import reads
 from runyard.db.boundaries import Boundary, Settlement, end_turn
 from runyard.db.claims import Claim, claim_best
 from runyard.db.engine import Database, sync_engine
 from runyard.db.records import Invocation, Run
+from runyard.db.scope import Scope
 from runyard.db.tables import agent_runs, metadata
 from runyard.db.transcripts import AssistantTurn
 from runyard.db.turns import FinishedCall, Held, PlannedCall, Totals, load_invocation
@@ -31,14 +31,16 @@ from runyard.lifecycle.accept import NewTurn, accept_turn
 from runyard.runs import RunEvent
 
 AT = 1_764_460_800_000
-OWNER = reads.Owner(tenant_id="acme", user_id="ada")
+TENANT, USER = "acme", "ada"
+OWNER = Scope.of_user(TENANT, USER)
 AGENTS = {"researcher": "v1"}
 
 
 def new_turn(**changes: Any) -> NewTurn:
     turn = NewTurn(
-        tenant_id=OWNER.tenant_id,
-        user_id=OWNER.user_id,
+        tenant_id=TENANT,
+        user_id=USER,
+        scope=OWNER,
         roles=(),
         agent="researcher",
         queue="default",
@@ -51,7 +53,8 @@ def new_turn(**changes: Any) -> NewTurn:
         request_id=new_request_id(),
         at=AT,
     )
-    return replace(turn, **changes)
+    changed = replace(turn, **changes)
+    return replace(changed, scope=changes.get("scope", Scope.of_user(changed.tenant_id, changed.user_id)))
 
 
 async def accepted(database: Database, **changes: Any) -> Run:

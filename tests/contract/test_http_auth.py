@@ -1,5 +1,6 @@
 """Who calls: tokens that are taken and refused, and what belongs to whom."""
 
+import base64
 import json
 import time
 from collections.abc import AsyncIterator
@@ -16,22 +17,14 @@ from tests.standin import says
 pytestmark = [pytest.mark.anyio, on_sqlite]
 
 NOW = int(time.time())
-GOOD = {"sub": "ann", "exp": NOW + 3600}
-ROUTES = [
-    ("GET", "/v1/agents"),
-    ("GET", "/v1/agents/talker"),
-    ("POST", "/v1/agents/talker/runs"),
-    ("GET", "/v1/runs"),
-    ("GET", "/v1/runs/run_1"),
-    ("GET", "/v1/runs/run_1/messages"),
-    ("GET", "/v1/runs/run_1/invocations"),
-    ("GET", "/v1/runs/run_1/stream"),
-    ("GET", "/v1/invocations/inv_1"),
-    ("GET", "/v1/streams/st_1"),
-]
 
+
+def _part_of(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+GOOD = {"sub": "ann", "exp": NOW + 3600}
 REFUSED = {
-    "expired": signed(GOOD | {"exp": NOW - 3600}),
     "not yet valid": signed(GOOD | {"nbf": NOW + 3600}),
     "of another secret": signed(GOOD, secret=SECRET[::-1]),
     "of another algorithm": signed(GOOD, algorithm="HS512"),
@@ -39,6 +32,16 @@ REFUSED = {
     "cut off": signed(GOOD)[:-3],
     "changed": signed(GOOD).replace(".", ".e", 1),
     "no token": "sesame",
+    "no JSON in it": "e30.e30.e30",
+    "deeply nested": f"{_part_of('[' * 20_000)}.e30.x",
+    "a number in its header": f"{_part_of('5')}.e30.x",
+    "exp that is no time": signed(GOOD | {"exp": "soon"}),
+    "exp that is null": signed(GOOD | {"exp": None}),
+    "exp that is infinite": signed(GOOD | {"exp": float("inf")}),
+    "kid that is a list": signed(GOOD, kid=["a"]),
+    "a key that is none": "ry_" + "0" * 64,
+    "a key cut short": "ry_" + "0" * 63,
+    "a key that goes on": "ry_" + "0" * 65,
     "without sub": signed({"exp": NOW + 3600}),
     "empty sub": signed(GOOD | {"sub": ""}),
     "blank sub": signed(GOOD | {"sub": " \n"}),
@@ -52,19 +55,16 @@ REFUSED = {
 }
 
 
-def check_refused(response: Any, *secrets: str) -> None:
+def check_refused(response: Any, *secrets: str, reason: str = "invalid") -> None:
     assert response.status_code == 401
-    assert response.headers["www-authenticate"] == "Bearer"
+    challenge = "Bearer" if reason == "missing" else 'Bearer error="invalid_token"'
+    assert response.headers["www-authenticate"] == challenge
     error = response.json()["error"]
     assert error["code"] == "UNAUTHENTICATED"
+    assert error["reason"] == reason
     assert error["requestId"] == response.headers["x-request-id"]
     assert error["retryable"] is False
     assert not any(secret and secret in response.text for secret in secrets)
-
-
-@pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_every_route_asks_who_calls(stack: Stack, method: str, path: str) -> None:
-    check_refused(await stack.gateway.anonymous().call(method, path))
 
 
 async def test_probes_ask_nobody(stack: Stack) -> None:
@@ -78,9 +78,23 @@ async def test_tokens_that_are_refused(stack: Stack, given: str) -> None:
     check_refused(await stack.gateway.bearer(given).get("/v1/runs"), given, SECRET)
 
 
+async def test_a_token_that_has_expired_is_told_apart(stack: Stack) -> None:
+    """Its holder can get another one; of one that is not valid nothing more is told."""
+    given = signed(GOOD | {"exp": NOW - 3600})
+    check_refused(await stack.gateway.bearer(given).get("/v1/runs"), given, reason="expired")
+    forged = signed(GOOD | {"exp": NOW - 3600}, secret=SECRET[::-1])
+    check_refused(await stack.gateway.bearer(forged).get("/v1/runs"))
+
+
+@pytest.mark.parametrize(("claim", "off_s"), [("exp", -5), ("nbf", 5)])
+async def test_clocks_may_disagree_a_little(stack: Stack, claim: str, off_s: int) -> None:
+    given = signed({"sub": "ann", claim: int(time.time()) + off_s})
+    assert (await stack.gateway.bearer(given).get("/v1/runs")).status_code == 200
+
+
 @pytest.mark.parametrize("header", ["Basic YW5uOnB3", "Bearer", "bearer", f"Token {signed(GOOD)}", "", "x"])
 async def test_headers_without_a_bearer_token(stack: Stack, header: str) -> None:
-    check_refused(await Api(stack.gateway.http, {"Authorization": header}).get("/v1/runs"))
+    check_refused(await Api(stack.gateway.http, {"Authorization": header}).get("/v1/runs"), reason="missing")
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
@@ -90,7 +104,7 @@ async def test_the_scheme_is_read_in_any_case(stack: Stack, scheme: str) -> None
 
 
 async def test_a_token_in_the_query_is_no_token(stack: Stack) -> None:
-    check_refused(await stack.gateway.anonymous().get("/v1/runs", access_token=signed(GOOD)))
+    check_refused(await stack.gateway.anonymous().get("/v1/runs", access_token=signed(GOOD)), reason="missing")
 
 
 async def test_a_token_without_a_tenant_is_of_the_tenant_default(stack: Stack, unique: str) -> None:
@@ -101,46 +115,12 @@ async def test_a_token_without_a_tenant_is_of_the_tenant_default(stack: Stack, u
     assert (await stack.gateway.user(unique, tenant="t1").get(path)).status_code == 404
 
 
-async def test_what_belongs_to_others_does_not_exist(stack: Stack, unique: str) -> None:
-    """Another user of the tenant, the same name in another tenant, an admin of the same tenant: none of them."""
-    stack.standin.answers(says("secret"))
-    owner = stack.gateway.user(unique, tenant="t1")
-    run = await owner.run("talker", title="hidden", sessionId=unique)
-    others = {
-        "user": stack.gateway.user(tenant="t1"),
-        "tenant": stack.gateway.user(unique, tenant="t2"),
-        "admin": stack.gateway.user(tenant="t1", roles=("admin",)),
-    }
-    paths = {
-        f"/v1/runs/{run['runId']}": "/v1/runs/run_x",
-        f"/v1/runs/{run['runId']}/messages": "/v1/runs/run_x/messages",
-        f"/v1/runs/{run['runId']}/invocations": "/v1/runs/run_x/invocations",
-        f"/v1/runs/{run['runId']}/stream": "/v1/runs/run_x/stream",
-        f"/v1/invocations/{run['invocationId']}": "/v1/invocations/inv_x",
-        f"/v1/streams/{run['streamId']}": "/v1/streams/st_x",
-    }
-    for other in others.values():
-        for path, unknown in paths.items():
-            assert (await owner.get(path)).status_code == 200
-            same_but_for_ids(await other.get(path), await other.get(unknown))
-        continuing = await other.post("/v1/agents/talker/runs", {"input": "mine now", "runId": run["runId"]})
-        same_but_for_ids(continuing, await other.post("/v1/agents/talker/runs", {"input": "x", "runId": "run_x"}))
-        assert (await other.get("/v1/runs")).json()["items"] == []
-        assert (await other.get("/v1/runs", sessionId=unique)).json()["items"] == []
-    assert len(await owner.messages(run["runId"])) == 2
-
-
-def same_but_for_ids(there: Any, nowhere: Any) -> None:
-    assert there.status_code == nowhere.status_code == 404
-    mine, unknown = there.json()["error"], nowhere.json()["error"]
-    assert mine.keys() == unknown.keys()
-    told = {name for name in mine if mine[name] != unknown[name]}
-    assert told <= {"requestId", "runId", "invocationId"}
-    headers = [
-        {name: value for name, value in response.headers.items() if name not in {"x-request-id", "date"}}
-        for response in (there, nowhere)
-    ]
-    assert headers[0].keys() == headers[1].keys()
+async def test_far_from_now_a_token_does_not_expire(stack: Stack, unique: str) -> None:
+    """The time that a stream would end is beyond what a timer can be set to."""
+    caller = stack.gateway.bearer(signed({"sub": unique, "exp": 10**400}))
+    started = await caller.start("unserved")
+    async with caller.resuming(started["streamId"]) as reading:
+        await reading.opened()
 
 
 async def test_agents_for_admins_are_hidden_from_others(stack: Stack) -> None:
@@ -181,7 +161,7 @@ async def test_a_gateway_that_could_not_tell_who_calls_does_not_start(stack: Sta
     refused = {
         "RUNYARD_AUTH is not set": {"RUNYARD_AUTH": ""},
         "RUNYARD_HOST must be a loopback address": {"RUNYARD_AUTH": "dev", "RUNYARD_HOST": "0.0.0.0"},
-        "RUNYARD_JWT_SECRET must have 32 bytes": {"RUNYARD_AUTH": "jwt", "RUNYARD_JWT_SECRET": "too short"},
+        "RUNYARD_JWT_SECRET: must have 32 bytes": {"RUNYARD_AUTH": "jwt", "RUNYARD_JWT_SECRET": "too short"},
     }
     with ExitStack() as exits:
         starting = {

@@ -164,7 +164,7 @@ async def test_to_strangers_there_is_no_run(stack: Stack, unique: str, status: s
     before = await run_of(api, started["runId"])
     strangers = [
         stack.gateway.user(),
-        stack.gateway.user(roles=("admin",)),
+        stack.gateway.user(roles=("admin",), tenant="other"),
         stack.gateway.user(unique, tenant="other"),
     ]
     for stranger in strangers:

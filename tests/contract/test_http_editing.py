@@ -21,7 +21,11 @@ HISTORY = [
 ]
 
 
+FOR_ADA = {"as": {"userId": "ada"}}
+
+
 def service(stack: Stack) -> Api:
+    """For the user `ada`: what it starts has `FOR_ADA` in its body."""
     return stack.gateway.user(roles=("service",))
 
 
@@ -50,8 +54,8 @@ async def test_an_idle_run_is_there_and_waits_for_nothing(stack: Stack, unique: 
 async def test_the_model_reads_the_history_that_was_brought_along(stack: Stack) -> None:
     stack.standin.answers(says("Four now."))
     api = service(stack)
-    run = await created(api, messages=HISTORY)
-    result = await api.run("talker", "and now?", runId=run["id"])
+    run = await created(api, messages=HISTORY, **FOR_ADA)
+    result = await api.run("talker", "and now?", runId=run["id"], **FOR_ADA)
     assert result["text"] == "Four now."
     (request,) = stack.standin.requests
     assert [message["role"] for message in request.messages] == ["user", "assistant"] * 2 + ["user"]
@@ -63,7 +67,7 @@ async def test_the_model_reads_the_history_that_was_brought_along(stack: Stack) 
 async def test_a_call_may_bring_messages_in_place_of_input(stack: Stack) -> None:
     stack.standin.answers(says("Four now."))
     api = service(stack)
-    body = {"messages": [*HISTORY, {"role": "user", "content": "and now?"}]}
+    body = {"messages": [*HISTORY, {"role": "user", "content": "and now?"}], **FOR_ADA}
     response = await api.post("/v1/agents/talker/runs", body, headers={"Prefer": "wait=30"})
     assert response.json()["text"] == "Four now."
     assert len(await api.messages(response.json()["runId"])) == 6
@@ -96,7 +100,7 @@ async def test_only_a_service_says_what_the_model_or_a_tool_said(stack: Stack) -
 )
 async def test_messages_that_no_model_takes_are_named(stack: Stack, body: dict[str, Any], names: str) -> None:
     api = service(stack)
-    run = await created(api)
+    run = await created(api, **FOR_ADA)
     refused = await api.post(f"/v1/runs/{run['id']}/messages", body)
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "INVALID_ARGS")
     assert names in refused.json()["error"]["message"]
@@ -105,13 +109,13 @@ async def test_messages_that_no_model_takes_are_named(stack: Stack, body: dict[s
 
 @pytest.mark.parametrize("body", [{"input": "x", "messages": HISTORY[:1]}, {"messages": HISTORY}])
 async def test_a_call_says_one_thing_and_the_user_has_the_last_word(stack: Stack, body: dict[str, Any]) -> None:
-    refused = await service(stack).post("/v1/agents/talker/runs", body)
+    refused = await service(stack).post("/v1/agents/talker/runs", body | FOR_ADA)
     assert (refused.status_code, refused.json()["error"]["fields"][-1]) == (400, "messages")
 
 
 async def test_appended_messages_are_answered_as_they_are_stored(stack: Stack) -> None:
     api = service(stack)
-    run = await created(api)
+    run = await created(api, **FOR_ADA)
     response = await api.post(f"/v1/runs/{run['id']}/messages", {"messages": HISTORY})
     assert response.status_code == 201
     assert response.json()["items"] == await api.messages(run["id"])
@@ -188,7 +192,7 @@ async def test_a_strangers_run_cannot_be_changed(stack: Stack) -> None:
     api = stack.gateway.user()
     run = await api.run("talker", title="T")
     path = f"/v1/runs/{run['runId']}"
-    for stranger in (stack.gateway.user(), stack.gateway.user(tenant="other"), service(stack)):
+    for stranger in (stack.gateway.user(), stack.gateway.user(tenant="other")):
         for method, where, body in (
             ("PATCH", path, {"title": "x"}),
             ("DELETE", path, None),

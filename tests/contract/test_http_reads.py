@@ -13,6 +13,8 @@ pytestmark = pytest.mark.anyio
 
 RUN_FIELDS = {
     "id",
+    "tenantId",
+    "userId",
     "agent",
     "agentVersion",
     "sessionId",

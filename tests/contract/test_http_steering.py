@@ -247,7 +247,7 @@ async def test_a_program_is_told_that_the_run_is_busy(stack: Stack, unique: str)
     """loop.md A23: it would not know what became of input that joined somebody's turn; unless it asks for that."""
     stack.standin.answers(says(hold(unique), "x"), says("y"))
     service = stack.gateway.user(roles=("service",))
-    started = await service.start("talker")
+    started = await service.start("talker", **{"as": {"userId": unique}})
     await stack.standin.gate(unique).reached()
     refused = await service.post(f"/v1/runs/{started['runId']}/input", {"input": "more"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "RUN_BUSY")

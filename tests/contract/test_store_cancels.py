@@ -26,8 +26,8 @@ from runyard.db import turns
 from runyard.db.claims import give_back, is_cancel_requested
 from runyard.db.deaths import bury
 from runyard.db.engine import Database
-from runyard.db.reads import Owner
 from runyard.db.records import Run
+from runyard.db.scope import Scope
 from runyard.errors import RunNotFound
 from runyard.ids import WorkerId
 from runyard.lifecycle.accept import Accepted, accept_turn
@@ -127,8 +127,8 @@ async def test_what_a_failed_turn_left_is_dropped_and_named(
     assert await texts(database, run) == ["go", "again"]
 
 
-@pytest.mark.parametrize("owner", [Owner(tenant_id="acme", user_id="eve"), Owner(tenant_id="other", user_id="ada")])
-async def test_strangers_cancel_nothing(database: Database, run: Run, owner: Owner) -> None:
+@pytest.mark.parametrize("owner", [Scope.of_user("acme", "eve"), Scope.of_user("other", "ada")])
+async def test_strangers_cancel_nothing(database: Database, run: Run, owner: Scope) -> None:
     before = await contents(database)
     for run_id in (run.id, "run_none"):
         with pytest.raises(RunNotFound) as caught:

@@ -163,7 +163,7 @@ async def test_a_claim_waits_for_the_gateway_that_holds_the_run(
 ) -> None:
     run = await accepted(database)
     async with database.transaction() as connection:
-        assert await lock_owned(connection, run.id, tenant_id=OWNER.tenant_id, user_id=OWNER.user_id) is not None
+        assert await lock_owned(connection, run.id, OWNER) is not None
         async with started_and_blocked(rival, claim(rival, worker)) as task:
             await connection.commit()
     found = task.result()

@@ -8,6 +8,8 @@ from tests.contract.races import started_and_blocked
 from tests.contract.store import (
     AT,
     OWNER,
+    TENANT,
+    USER,
     accepted,
     claimed,
     completed,
@@ -24,6 +26,7 @@ from tests.contract.store import assistant_turn as turn_of
 from runyard.db import reads
 from runyard.db.engine import Database
 from runyard.db.idempotency import CallKey
+from runyard.db.scope import Scope
 from runyard.db.tables import agent_messages, agent_runs, metadata
 from runyard.errors import InvalidArgs, RunBusy, RunNotFound
 from runyard.history import HistoryMessage
@@ -50,13 +53,14 @@ HISTORY = (HistoryMessage(role="user", content="hi"), HistoryMessage(role="assis
 def new_run(**changes: Any) -> NewRun:
     values: dict[str, Any] = {
         "run_id": new_run_id(),
-        "tenant_id": OWNER.tenant_id,
-        "user_id": OWNER.user_id,
+        "tenant_id": TENANT,
+        "user_id": USER,
         "agent": "researcher",
         "queue": "default",
         "session_id": None,
         "title": "Swifts",
         "metadata": {"a": 1},
+        "context": None,
         "history": HISTORY,
         "at": AT,
     }
@@ -219,7 +223,7 @@ async def test_a_strangers_run_does_not_exist(
     database: Database, database_url: str, stranger: dict[str, str], edit: Any
 ) -> None:
     run = await settled(database, database_url)
-    owner = reads.Owner(**{"tenant_id": OWNER.tenant_id, "user_id": OWNER.user_id} | stranger)
+    owner = Scope.of_user(**{"tenant_id": TENANT, "user_id": USER} | stranger)
     before = await contents(database)
     for run_id in (run, "run_none"):
         with pytest.raises(RunNotFound):

@@ -93,7 +93,7 @@ async def test_the_server_ends_a_frozen_process_transaction(database: Database, 
     async def freeze_once(connection: Any) -> None:
         nonlocal tries
         tries += 1
-        locked = await lock_owned(connection, run.id, tenant_id=OWNER.tenant_id, user_id=OWNER.user_id)
+        locked = await lock_owned(connection, run.id, OWNER)
         assert locked is not None
         if tries == 1:
             pid = await backend(connection)
@@ -325,7 +325,7 @@ async def test_twenty_writers_at_once_lose_nothing(database: Database, rival: Da
     run = await accepted(database)
 
     async def add_one(connection: Any) -> None:
-        row = await lock_owned(connection, run.id, tenant_id=OWNER.tenant_id, user_id=OWNER.user_id)
+        row = await lock_owned(connection, run.id, OWNER)
         assert row is not None
         await connection.execute(sa.update(agent_runs).values(steps=row.steps + 1))
 

@@ -10,7 +10,19 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from tests.contract.backlog import GROUPS, RUNS, WORKER, fill
-from tests.contract.store import AT, CALLS, OWNER, TOTALS, assistant_turn, completed, finished, new_turn, settle
+from tests.contract.store import (
+    AT,
+    CALLS,
+    OWNER,
+    TENANT,
+    TOTALS,
+    USER,
+    assistant_turn,
+    completed,
+    finished,
+    new_turn,
+    settle,
+)
 from tests.databases import POSTGRES, SQLITE, postgres_database
 
 from runyard.db import boundaries, reads, turns
@@ -38,7 +50,7 @@ FREE = new_turn(continues="run_1", agent="agent-0")
 def full_database_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     def filled(url: str) -> str:
         upgrade(url)
-        fill(url, tenant_id=OWNER.tenant_id, user_id=OWNER.user_id)
+        fill(url, tenant_id=TENANT, user_id=USER)
         return url
 
     if request.param == "sqlite":

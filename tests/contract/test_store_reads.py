@@ -23,6 +23,7 @@ from runyard.db.boundaries import append_results
 from runyard.db.claims import Claim
 from runyard.db.engine import Database
 from runyard.db.records import Invocation, Run
+from runyard.db.scope import Scope
 from runyard.db.turns import append_turn
 from runyard.lifecycle.accept import accept_turn
 from runyard.runs import RunStatus
@@ -30,8 +31,8 @@ from runyard.runs import RunStatus
 pytestmark = pytest.mark.anyio
 
 STRANGERS = [
-    reads.Owner(tenant_id="acme", user_id="eve"),
-    reads.Owner(tenant_id="other", user_id="ada"),
+    Scope.of_user("acme", "eve"),
+    Scope.of_user("other", "ada"),
 ]
 
 
@@ -47,7 +48,7 @@ async def claim(database: Database, database_url: str) -> Claim:
 
 
 @pytest.mark.parametrize("stranger", STRANGERS, ids=["user", "tenant"])
-async def test_what_is_not_yours_is_not_there(database: Database, claim: Claim, stranger: reads.Owner) -> None:
+async def test_what_is_not_yours_is_not_there(database: Database, claim: Claim, stranger: Scope) -> None:
     run_id, invocation = claim.run.id, claim.invocation
     messages: dict[str, Any] = {"after_seq": None, "descending": False, "limit": 10}
     for owner, run, call in ((stranger, run_id, invocation), (OWNER, "run_none", None)):

@@ -21,8 +21,8 @@ from runyard.db import reads, turns
 from runyard.db.claims import give_back
 from runyard.db.engine import Database
 from runyard.db.inputs import STEERING_MAX, STEERING_MAX_CHARS, retract_input
-from runyard.db.reads import Owner
 from runyard.db.records import Input, Run
+from runyard.db.scope import Scope
 from runyard.errors import AgentMismatch, AlreadyFolded, InputQueueFull, RunBusy, RunNotFound
 from runyard.ids import WorkerId
 from runyard.lifecycle.accept import Accepted, accept_turn
@@ -31,7 +31,7 @@ from runyard.runs import RunStatus
 
 pytestmark = pytest.mark.anyio
 
-EVE = Owner(tenant_id="acme", user_id="eve")
+EVE = Scope.of_user("acme", "eve")
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ def context(call_id: str | None = "toolu_1") -> RunContext:
         tenant_id="acme",
         roles=frozenset(),
         metadata={},
+        context=None,
         call_id=call_id,
         idempotency_key=None,
         cancelled=Cancellation(),

@@ -73,6 +73,7 @@ def claim(**invocation: Any) -> Claim:
         session_id="s-1",
         title=None,
         metadata={},
+        context=None,
         status=RunStatus.RUNNING,
         worker_id="wk_1",
         generation=1,

@@ -46,7 +46,14 @@ def exists(name):
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "ARCHITECTURE.md", "docs/brokers.md", *(str(path.relative_to(ROOT)) for path in ADRS)]
+    "document",
+    [
+        "README.md",
+        "ARCHITECTURE.md",
+        "docs/brokers.md",
+        "docs/security.md",
+        *(str(path.relative_to(ROOT)) for path in ADRS),
+    ],
 )
 def test_links_lead_to_files(document):
     path = ROOT / document
@@ -125,7 +132,7 @@ def curls():
 
 def test_the_calls_are_routes_of_the_gateway():
     called = [(method, path) for method, path, _, _ in curls()]
-    assert called.count(("POST", "/v1/agents/researcher/runs")) == 2
+    assert called.count(("POST", "/v1/agents/researcher/runs")) == 3
     assert ("GET", "/v1/streams/$STREAM") in called
     for method, path in called:
         assert any(
@@ -140,7 +147,7 @@ def test_the_calls_that_start_runs_ask_for_a_stream_with_a_body_that_is_taken():
             assert wants(Request({"type": "http", "headers": headers})) == "stream"
             assert StartRun.model_validate(body).said() == (None, body["input"])
             bodies.append(sorted(body))
-    assert bodies == [["input"], ["input", "runId"]]
+    assert bodies == [["input"], ["input", "runId"], ["as", "input"]]
 
 
 def test_the_agent_is_one_that_can_be_loaded(tmp_path):

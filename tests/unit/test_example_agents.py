@@ -65,6 +65,7 @@ async def desk(catalog):
             tenant_id="default",
             roles=frozenset(),
             metadata={},
+            context=None,
             call_id="toolu_1",
             idempotency_key="key",
             cancelled=Cancellation(),

@@ -65,8 +65,14 @@ def test_what_is_required_is_named(load: Any, name: str) -> None:
         ({"RUNYARD_PREFIX": "runyard.default"}, "RUNYARD_PREFIX: must be 1 to 64 letters"),
         ({"RUNYARD_PREFIX": "a:b"}, "RUNYARD_PREFIX: must be"),
         ({"RUNYARD_AUTH": "none"}, "RUNYARD_AUTH: "),
-        ({"RUNYARD_AUTH": "jwt"}, "RUNYARD_AUTH=jwt needs RUNYARD_JWT_SECRET"),
-        ({"RUNYARD_AUTH": "jwt", "RUNYARD_JWT_SECRET": "short"}, "RUNYARD_JWT_SECRET must have 32 bytes or more"),
+        ({"RUNYARD_AUTH": "jwt"}, "RUNYARD_AUTH=jwt needs RUNYARD_JWT_SECRET or RUNYARD_JWKS_URL"),
+        ({"RUNYARD_JWKS_URL": "file:///etc/passwd"}, "RUNYARD_JWKS_URL: must begin with https:// or http://"),
+        (
+            {"RUNYARD_JWT_SECRET": "s" * 32, "RUNYARD_JWKS_URL": "https://issuer.example/keys"},
+            "RUNYARD_JWT_SECRET and RUNYARD_JWKS_URL are both set",
+        ),
+        ({"RUNYARD_SERVICE_KEYS": "billing:acme:short"}, "RUNYARD_SERVICE_KEYS: entry 1 is not name:tenant+tenant:key"),
+        ({"RUNYARD_AUTH": "jwt", "RUNYARD_JWT_SECRET": "short"}, "RUNYARD_JWT_SECRET: must have 32 bytes or more"),
         ({"RUNYARD_AUTH": "dev", "RUNYARD_HOST": "0.0.0.0"}, "RUNYARD_HOST must be a loopback address"),
     ],
 )

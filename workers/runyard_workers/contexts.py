@@ -38,6 +38,7 @@ class Contexts:
             tenant_id=run.tenant_id,
             roles=frozenset(invocation.roles),
             metadata=run.metadata,
+            context=run.context,
             call_id=call_id,
             idempotency_key=idempotency_key,
             cancelled=Cancellation(),

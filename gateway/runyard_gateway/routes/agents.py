@@ -10,7 +10,7 @@ from runyard.errors import AgentNotFound
 from runyard_gateway.answers import json_answer
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.gateway import Gateway, Operation
-from runyard_gateway.principal import Principal
+from runyard_gateway.principal import Principal, Service
 from runyard_gateway.requests import known_query
 
 
@@ -40,7 +40,8 @@ async def callable_agent(gateway: Gateway, name: str, principal: Principal) -> K
 
 
 def may_call(agent: KnownAgent, principal: Principal) -> bool:
-    return agent.spec["auth"] == "user" or "admin" in principal.roles
+    """A service may call every agent, as whoever may."""
+    return isinstance(principal.caller, Service) or agent.is_for(principal.caller)
 
 
 def _view(name: str, agent: KnownAgent) -> dict[str, Any]:

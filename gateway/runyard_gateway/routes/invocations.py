@@ -9,18 +9,18 @@ from starlette.types import ASGIApp
 
 from runyard.clock import now_ms
 from runyard.db import reads
-from runyard.db.reads import Owner
 from runyard.db.records import Invocation, Run
 from runyard.errors import InvalidArgs, ModelNotAllowed, RunNotFound, StoreUnavailable
 from runyard.ids import InvocationId, new_input_id, new_invocation_id, new_run_id, new_stream_id
 from runyard.lifecycle.accept import Accepted, NewTurn
 from runyard_gateway import paging, waiting
 from runyard_gateway.accepting import accept
+from runyard_gateway.acting import acting, check_may_run
 from runyard_gateway.answers import json_answer
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.gateway import Gateway, Operation
-from runyard_gateway.principal import Principal
+from runyard_gateway.principal import Identity, Principal
 from runyard_gateway.requests import (
     ContinueRun,
     StartRun,
@@ -50,8 +50,9 @@ async def start_run(gateway: Gateway, request: Request, principal: Principal) ->
     body = await read_body(request, StartRun, limit_bytes=gateway.settings.body_max_bytes)
     if body.run_id is not None and body.session_id is not None:
         raise InvalidArgs("runId and sessionId both name a run: give one", fields=["runId", "sessionId"])
+    identity = acting(principal, body.act_as)
     turn = replace(
-        new_turn(gateway, request, principal, agent, body, continues=body.run_id),
+        new_turn(gateway, request, principal, agent, body, identity=identity, continues=body.run_id),
         session_id=body.session_id,
         title=body.title,
         metadata=body.metadata,
@@ -62,7 +63,7 @@ async def start_run(gateway: Gateway, request: Request, principal: Principal) ->
 async def answer_call(gateway: Gateway, request: Request, principal: Principal, turn: NewTurn) -> ASGIApp:
     """Accept a turn and answer with the stream, the result (`Prefer: wait=N`), or 202 with `Location`."""
     seconds = wait_s(request)
-    await gateway.rates.take(principal)
+    await gateway.rates.take(turn.tenant_id, turn.user_id)
     accepted = await accept(gateway, turn)
     location = f"/v1/invocations/{accepted.invocation_id}"
     receipt = {"runId": accepted.run_id, "queued": accepted.queued, "inputId": accepted.input_id}
@@ -75,12 +76,13 @@ async def answer_call(gateway: Gateway, request: Request, principal: Principal, 
         return NewStream(
             gateway=gateway,
             stream_id=accepted.stream_id,
+            credential=principal.credential,
             request_id=turn.request_id,
             headers=headers,
             receipt=receipt if accepted.is_steering else None,
         )
     headers["X-Stream-Id"] = accepted.stream_id
-    found = None if seconds is None else await _awaited(gateway, accepted, principal.owner, seconds)
+    found = None if seconds is None else await _awaited(gateway, accepted, principal, seconds)
     if found is not None and found[0].settled_at is not None:
         return json_answer(invocation_view(*found), headers=headers)
     view = accepted_view(
@@ -93,10 +95,12 @@ async def answer_call(gateway: Gateway, request: Request, principal: Principal, 
     return json_answer(view | receipt if accepted.is_steering else view, status=202, headers=headers)
 
 
-async def _awaited(gateway: Gateway, accepted: Accepted, owner: Owner, seconds: int) -> tuple[Invocation, Run] | None:
+async def _awaited(
+    gateway: Gateway, accepted: Accepted, principal: Principal, seconds: int
+) -> tuple[Invocation, Run] | None:
     """None: the database has gone since it accepted the call, which must not be told as a refusal."""
     try:
-        return await waiting.awaited(gateway, accepted.invocation_id, owner, seconds)
+        return await waiting.awaited(gateway, accepted.invocation_id, principal, seconds)
     except StoreUnavailable as error:
         log.warning("accepted call not awaited", invocation_id=accepted.invocation_id, error=str(error))
         return None
@@ -110,13 +114,14 @@ async def stream_again(
     headers: Mapping[str, str],
 ) -> ResumedStream:
     """The stream of a call that was accepted before, from its beginning or from the reader's cursor on."""
-    found = await gateway.database.read(reads.invocation_of, invocation_id, principal.owner)
+    found = await gateway.database.read(reads.invocation_of, invocation_id, principal.scope)
     if found is None:
         raise RunNotFound(UNKNOWN_INVOCATION, invocationId=invocation_id)
     invocation, _run = found
     return ResumedStream(
         gateway=gateway,
         invocation=invocation,
+        credential=principal.credential,
         cursor=cursor_of(request),
         request_id=request_id_of(request),
         headers=headers,
@@ -130,22 +135,29 @@ def new_turn(
     agent: KnownAgent,
     body: ContinueRun,
     *,
+    identity: Identity,
     continues: str | None,
 ) -> NewTurn:
-    """Raises `ModelNotAllowed`, `InputRequired`, `InvalidArgs` for what may not be asked."""
+    """Raises `Forbidden`, `ModelNotAllowed`, `InputRequired`, `InvalidArgs` for what may not be asked."""
+    check_may_run(agent, identity)
+    if_busy = body.if_busy or ("reject" if principal.is_service else "steer")
+    context = body.context if principal.is_service else None
+    if context is not None and if_busy == "steer":
+        raise InvalidArgs("context is for a new turn: it cannot be sent with ifBusy steer", fields=["context"])
     allowed = {agent.spec["model"] or gateway.settings.model, *gateway.settings.models_allowed}
     if body.model is not None and body.model not in allowed:
         raise ModelNotAllowed(f"the model {body.model!r} is not allowed here", model=body.model)
     checked_messages(body.messages or (), principal)
     history, content = body.said()
     return NewTurn(
-        tenant_id=principal.tenant_id,
-        user_id=principal.user_id,
+        tenant_id=identity.tenant_id,
+        user_id=identity.user_id,
+        scope=identity.scope,
         agent=agent.current.agent,
         queue=agent.spec["queue"],
         content=content,
         history=history,
-        roles=tuple(sorted(principal.roles)),
+        roles=tuple(sorted(identity.roles)),
         options=body.options(),
         run_id=new_run_id(),
         invocation_id=new_invocation_id(),
@@ -154,7 +166,8 @@ def new_turn(
         request_id=request_id_of(request),
         at=now_ms(),
         continues=continues,
-        if_busy=body.if_busy or ("reject" if principal.is_service else "steer"),
+        if_busy=if_busy,
+        context=context,
         call_key=call_key(request, body),
     )
 
@@ -165,9 +178,9 @@ async def get_invocation(gateway: Gateway, request: Request, principal: Principa
     invocation_id = request.path_params["id"]
     seconds = wait_s(request)
     status = 200
-    found = await gateway.database.read(reads.invocation_of, invocation_id, principal.owner)
+    found = await gateway.database.read(reads.invocation_of, invocation_id, principal.scope)
     if found is not None and seconds is not None and found[0].settled_at is None:
-        found = await waiting.awaited(gateway, invocation_id, principal.owner, seconds)
+        found = await waiting.awaited(gateway, invocation_id, principal, seconds)
         status = 202 if found is not None and found[0].settled_at is None else 200
     if found is None:
         raise RunNotFound(UNKNOWN_INVOCATION, invocationId=invocation_id)
@@ -183,7 +196,7 @@ async def list_invocations(gateway: Gateway, request: Request, principal: Princi
     found = await gateway.database.read(
         reads.invocations_of,
         request.path_params["id"],
-        principal.owner,
+        principal.scope,
         before=time_position(listing, request),
         limit=limit + 1,
     )

@@ -35,7 +35,7 @@ async def list_messages(gateway: Gateway, request: Request, principal: Principal
     found = await gateway.database.read(
         reads.messages_of,
         request.path_params["id"],
-        principal.owner,
+        principal.scope,
         after_seq=_seq_position(listing, request),
         descending=order == "desc",
         limit=limit + 1,
@@ -53,7 +53,7 @@ async def append(gateway: Gateway, request: Request, principal: Principal) -> Re
     body = await read_body(request, AppendMessages, limit_bytes=gateway.settings.body_max_bytes)
     messages = checked_messages(body.messages, principal)
     rows = await gateway.database.write(
-        append_messages, request.path_params["id"], principal.owner, messages, at=now_ms()
+        append_messages, request.path_params["id"], principal.scope, messages, at=now_ms()
     )
     return json_answer({"items": [message_view(row) for row in rows]}, status=201)
 
@@ -61,7 +61,7 @@ async def append(gateway: Gateway, request: Request, principal: Principal) -> Re
 async def clear(gateway: Gateway, request: Request, principal: Principal) -> Response:
     """Forget the transcript of a run that is not at work, its results and streams with it."""
     known_query(request)
-    streams = await gateway.database.write(clear_messages, request.path_params["id"], principal.owner, at=now_ms())
+    streams = await gateway.database.write(clear_messages, request.path_params["id"], principal.scope, at=now_ms())
     await forget_streams(gateway, streams)
     return Response(status_code=204)
 

@@ -15,10 +15,11 @@ from runyard.lifecycle.editing import NewRun, create_idle_run, describe_run, era
 from runyard.runs import BUSY, RunStatus
 from runyard_gateway import paging, waiting
 from runyard_gateway.accepting import committed
+from runyard_gateway.acting import acting, check_may_run, only_tenant
 from runyard_gateway.answers import json_answer
 from runyard_gateway.closing import forget_streams
 from runyard_gateway.gateway import Gateway, Operation
-from runyard_gateway.principal import Principal
+from runyard_gateway.principal import Principal, Service
 from runyard_gateway.requests import (
     CreateRun,
     DescribeRun,
@@ -43,10 +44,12 @@ log = structlog.get_logger()
 
 
 async def list_runs(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Newest activity first; those that match every filter: `agent`, `status`, `sessionId`, and `metadata.<key>`, which
-    a top-level text, number, true, false or null equals.
+    """Newest activity first; those that match every filter: `agent`, `status`, `sessionId`, `tenantId`, `userId`, and
+    `metadata.<key>`, which a top-level text, number, true, false or null equals.
+
+    A service of several tenants has to name one.
     """
-    known_query(request, "agent", "status", "sessionId", "limit", "cursor", metadata=True)
+    known_query(request, "agent", "status", "sessionId", "tenantId", "userId", "limit", "cursor", metadata=True)
     limit = query_int(request, "limit", default=RUNS_DEFAULT, low=1, high=RUNS_MAX)
     where = reads.RunFilter(
         agent=query_text(request, "agent"),
@@ -54,10 +57,16 @@ async def list_runs(gateway: Gateway, request: Request, principal: Principal) ->
         session_id=query_text(request, "sessionId"),
         metadata=query_metadata(request),
     )
+    tenant_id, user_id = query_text(request, "tenantId"), query_text(request, "userId")
+    if tenant_id is None and isinstance(principal.caller, Service):
+        tenant_id = only_tenant(principal.caller)
+    scope = principal.scope.within(tenant_id=tenant_id, user_id=user_id)
+    if scope is None:
+        return json_answer({"items": [], "nextCursor": None})
     asked = [part for pair in sorted(where.metadata.items()) for part in pair]
-    listing = ("runs", principal.tenant_id, principal.user_id, where.agent, where.status, where.session_id, *asked)
+    listing = ("runs", *scope.tenants, scope.user_id, where.agent, where.status, where.session_id, *asked)
     found = await gateway.database.read(
-        reads.runs_of, principal.owner, where, before=time_position(listing, request), limit=limit + 1
+        reads.runs_of, scope, where, before=time_position(listing, request), limit=limit + 1
     )
     page = found[:limit]
     cursor = None
@@ -69,7 +78,7 @@ async def list_runs(gateway: Gateway, request: Request, principal: Principal) ->
 
 async def get_run(gateway: Gateway, request: Request, principal: Principal) -> Response:
     known_query(request)
-    found = await gateway.database.read(reads.run_of, request.path_params["id"], principal.owner)
+    found = await gateway.database.read(reads.run_of, request.path_params["id"], principal.scope)
     if found is None:
         raise run_not_found(request)
     run, invocation, inputs = found
@@ -82,16 +91,19 @@ async def create_run(gateway: Gateway, request: Request, principal: Principal) -
     known_query(request)
     body = await read_body(request, CreateRun, limit_bytes=gateway.settings.body_max_bytes)
     agent = await callable_agent(gateway, body.agent, principal)
+    identity = acting(principal, body.act_as)
+    check_may_run(agent, identity)
     history = checked_messages(body.messages or (), principal)
     new = NewRun(
         run_id=new_run_id(),
-        tenant_id=principal.tenant_id,
-        user_id=principal.user_id,
+        tenant_id=identity.tenant_id,
+        user_id=identity.user_id,
         agent=agent.current.agent,
         queue=agent.spec["queue"],
         session_id=body.session_id,
         title=body.title,
         metadata=body.metadata,
+        context=body.context if principal.is_service else None,
         history=history,
         at=now_ms(),
     )
@@ -99,7 +111,7 @@ async def create_run(gateway: Gateway, request: Request, principal: Principal) -
     headers = {"Location": f"/v1/runs/{run.id}", "X-Run-Id": run.id}
     stream_id = None
     if not created:
-        found = await gateway.database.read(reads.run_of, run.id, principal.owner)
+        found = await gateway.database.read(reads.run_of, run.id, principal.scope)
         stream_id = found[1].stream_id if found is not None and found[1] is not None else None
     return json_answer(run_view(run, stream_id=stream_id), status=201 if created else 200, headers=headers)
 
@@ -109,30 +121,30 @@ async def describe(gateway: Gateway, request: Request, principal: Principal) -> 
     known_query(request)
     body = await read_body(request, DescribeRun, limit_bytes=gateway.settings.body_max_bytes)
     run_id = request.path_params["id"]
-    await gateway.database.write(describe_run, run_id, principal.owner, values=body.values(), at=now_ms())
+    await gateway.database.write(describe_run, run_id, principal.scope, values=body.values(), at=now_ms())
     return await get_run(gateway, request, principal)
 
 
 async def delete(gateway: Gateway, request: Request, principal: Principal) -> Response:
     """Erase the run with all that belongs to it. One that is at work is refused, with `?force` stopped first."""
     known_query(request, "force")
-    run_id, owner = request.path_params["id"], principal.owner
+    run_id = request.path_params["id"]
     if query_flag(request, "force"):
-        await _stopped(gateway, run_id, owner)
-    streams = await gateway.database.write(erase_run, run_id, owner)
+        await _stopped(gateway, run_id, principal)
+    streams = await gateway.database.write(erase_run, run_id, principal.scope)
     log.info("run erased", run_id=run_id)
     await forget_streams(gateway, streams)
     return Response(status_code=204)
 
 
-async def _stopped(gateway: Gateway, run_id: str, owner: reads.Owner) -> None:
+async def _stopped(gateway: Gateway, run_id: str, principal: Principal) -> None:
     """Stop it, and what waits to take its place; whoever still finds it busy is told."""
     deadline = time.monotonic() + FORCE_WAIT_S
     while (left_s := deadline - time.monotonic()) > 0:
-        done = await stop(gateway, run_id, owner)
+        done = await stop(gateway, run_id, principal.scope)
         if done.status not in BUSY:
             return
-        await waiting.awaited(gateway, done.run.newest_invocation, owner, math.ceil(left_s))
+        await waiting.awaited(gateway, done.run.newest_invocation, principal, math.ceil(left_s))
 
 
 def run_not_found(request: Request) -> RunNotFound:

@@ -12,6 +12,7 @@ from runyard.errors import RunNotFound
 from runyard.lifecycle.cancelling import Cancelled
 from runyard.runs import BUSY, RunStatus
 from runyard_gateway import waiting
+from runyard_gateway.acting import acting
 from runyard_gateway.answers import json_answer
 from runyard_gateway.gateway import Gateway, Operation
 from runyard_gateway.principal import Principal
@@ -26,13 +27,14 @@ from runyard_gateway.views import input_view, result_view
 async def send_input(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
     """Continue the run, or steer the invocation that runs: answered like the call that started it."""
     known_query(request)
-    found = await gateway.database.read(reads.run_of, request.path_params["id"], principal.owner)
+    found = await gateway.database.read(reads.run_of, request.path_params["id"], principal.scope)
     if found is None:
         raise run_not_found(request)
     run, _invocation, _waiting = found
     agent = await callable_agent(gateway, run.agent, principal)
     body = await read_body(request, ContinueRun, limit_bytes=gateway.settings.body_max_bytes)
-    turn = new_turn(gateway, request, principal, agent, body, continues=run.id)
+    identity = acting(principal, body.act_as, continues=run)
+    turn = new_turn(gateway, request, principal, agent, body, identity=identity, continues=run.id)
     return await answer_call(gateway, request, principal, turn)
 
 
@@ -41,7 +43,7 @@ async def retract(gateway: Gateway, request: Request, principal: Principal) -> A
     known_query(request)
     run_id, input_id = request.path_params["id"], request.path_params["input_id"]
 
-    taken = await gateway.database.write(retract_input, run_id, principal.owner, input_id)
+    taken = await gateway.database.write(retract_input, run_id, principal.scope, input_id)
     if taken is None:
         raise RunNotFound("Input not found", runId=run_id, inputId=input_id)
     return json_answer({"runId": run_id, "retracted": {**input_view(taken), "content": taken.content}})
@@ -56,14 +58,14 @@ async def cancel(gateway: Gateway, request: Request, principal: Principal) -> AS
     known_query(request)
     await read_body(request, Nothing, limit_bytes=gateway.settings.body_max_bytes)
     seconds = wait_s(request)
-    done = await stop(gateway, request.path_params["id"], principal.owner)
+    done = await stop(gateway, request.path_params["id"], principal.scope)
     if done.ending is not None:
         return json_answer(_view(done, done.ending.result))
     if done.status is not RunStatus.RUNNING:
         return json_answer(_view(done, {"status": done.status}))
     found = None
     if seconds is not None:
-        found = await waiting.awaited(gateway, done.run.newest_invocation, principal.owner, seconds)
+        found = await waiting.awaited(gateway, done.run.newest_invocation, principal, seconds)
     if found is not None and found[0].settled_at is not None:
         return json_answer(_view(done, result_view(*found)))
     return json_answer(_view(done, {"status": done.status if found is None else found[0].status}), status=202)

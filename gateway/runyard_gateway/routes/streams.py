@@ -14,25 +14,33 @@ from runyard_gateway.streaming import ResumedStream
 
 async def get_stream(gateway: Gateway, request: Request, principal: Principal) -> ResumedStream:
     known_query(request, "since")
-    found = await gateway.database.read(reads.invocation_of_stream, request.path_params["id"], principal.owner)
+    found = await gateway.database.read(reads.invocation_of_stream, request.path_params["id"], principal.scope)
     if found is None:
         raise StreamNotFound("Unknown or expired stream id")
     invocation, _run = found
     return ResumedStream(
-        gateway=gateway, invocation=invocation, cursor=cursor_of(request), request_id=request_id_of(request)
+        gateway=gateway,
+        invocation=invocation,
+        credential=principal.credential,
+        cursor=cursor_of(request),
+        request_id=request_id_of(request),
     )
 
 
 async def get_run_stream(gateway: Gateway, request: Request, principal: Principal) -> ResumedStream:
     known_query(request, "since")
-    found = await gateway.database.read(reads.run_of, request.path_params["id"], principal.owner)
+    found = await gateway.database.read(reads.run_of, request.path_params["id"], principal.scope)
     if found is None:
         raise run_not_found(request)
     _run, invocation, _waiting = found
     if invocation is None:
         raise StreamNotFound("The run has no stream yet")
     return ResumedStream(
-        gateway=gateway, invocation=invocation, cursor=cursor_of(request), request_id=request_id_of(request)
+        gateway=gateway,
+        invocation=invocation,
+        credential=principal.credential,
+        cursor=cursor_of(request),
+        request_id=request_id_of(request),
     )
 
 

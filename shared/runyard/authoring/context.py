@@ -36,9 +36,16 @@ class RunContext:
     agent: str
     user_id: str
     tenant_id: str
+    """Whose run it is, whoever made this call on it."""
+
     roles: frozenset[str]
+    """Of the caller. `admin` may be there while the run is another user's."""
+
     metadata: Mapping[str, Any]
     """What the caller attached to the run."""
+
+    context: Mapping[str, Any] | None
+    """What a service said that tools should know of this run: clients can neither set nor change it. None: nothing."""
 
     call_id: str | None
     """The model's id of this tool call; None outside of one."""

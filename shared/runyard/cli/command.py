@@ -55,6 +55,50 @@ def migrate() -> None:
     upgrade(DatabaseSettings.load().database_url)
 
 
+@app.command()
+def token(
+    user: Annotated[str, typer.Option(help="Who it is for: the claim sub.")],
+    tenant: Annotated[str | None, typer.Option(help="Their tenant.", show_default="default")] = None,
+    role: Annotated[list[str] | None, typer.Option(help="A role, like admin; may be repeated.")] = None,
+    ttl: Annotated[str, typer.Option(help="How long it is good: 30s, 15m, 1h, 7d.")] = "1h",
+) -> None:
+    """Print a token to try a gateway with, signed with RUNYARD_JWT_SECRET."""
+    from runyard.cli.token import issue
+
+    print(issue(user=user, tenant=tenant, roles=role or [], ttl=ttl))
+
+
+keys = typer.Typer(help="Keys of programs that call for users.", no_args_is_help=True)
+app.add_typer(keys, name="keys")
+
+
+@keys.command("create")
+def create_key(
+    name: Annotated[str, typer.Argument(help="What it is known by.")],
+    tenant: Annotated[list[str], typer.Option(help="A tenant whose users it may act for; may be repeated.")],
+) -> None:
+    """Print a new key: the only time that it is shown."""
+    from runyard.cli.keys import create
+
+    print(create(name, tenant))
+
+
+@keys.command("list")
+def list_keys() -> None:
+    """Print all keys, the revoked ones too; of each the last four digits."""
+    from runyard.cli.keys import listing
+
+    print("\n".join(listing()))
+
+
+@keys.command("revoke")
+def revoke_key(name: Annotated[str, typer.Argument(help="What it is known by.")]) -> None:
+    """End a key: gateways refuse it within five seconds, and end what it reads."""
+    from runyard.cli.keys import revoke
+
+    revoke(name)
+
+
 def main() -> None:
     """The entry point: what cannot go on is told in one line."""
     try:

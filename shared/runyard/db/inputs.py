@@ -9,8 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.blocks import Block, Content, as_blocks, text_of
 from runyard.db.locks import lock_owned
-from runyard.db.reads import Owner
 from runyard.db.records import Input, Message, Run
+from runyard.db.scope import Scope
 from runyard.db.tables import agent_inputs, agent_invocations
 from runyard.db.together import Insert, Update, Values, Write
 from runyard.db.transcripts import user_row
@@ -111,15 +111,15 @@ def check_room(steering: Sequence[Input], content: Content) -> None:
         )
 
 
-async def retract_input(connection: AsyncConnection, run_id: str, owner: Owner, input_id: str) -> Input | None:
-    """Take back an input that is not folded yet. None: this user has no such run, or the run no such input.
+async def retract_input(connection: AsyncConnection, run_id: str, scope: Scope, input_id: str) -> Input | None:
+    """Take back an input that is not folded yet. None: this caller has no such run, or the run no such input.
 
     What opens a call cannot be taken back: without it there is no call; cancel the run instead.
 
     Raises:
         AlreadyFolded: the transcript has it, or it opens a call.
     """
-    run = await lock_owned(connection, run_id, tenant_id=owner.tenant_id, user_id=owner.user_id)
+    run = await lock_owned(connection, run_id, scope)
     if run is None:
         return None
     row = (await connection.execute(_find, {"run": run.id, "input": input_id})).one_or_none()

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.db.records import Run
+from runyard.db.scope import Scope, Scoped
 from runyard.db.tables import agent_runs
 from runyard.db.together import Update, Values, Write, write_together
 from runyard.errors import GenerationLost
@@ -25,15 +26,7 @@ claimed = sa.and_(
 """A run that its worker still holds; the parameters are those of `fence`."""
 
 _lock = sa.select(agent_runs).where(claimed).with_for_update()
-_lock_owned = (
-    sa.select(agent_runs)
-    .where(
-        agent_runs.c.id == sa.bindparam("run"),
-        agent_runs.c.tenant_id == sa.bindparam("tenant"),
-        agent_runs.c.user_id == sa.bindparam("user"),
-    )
-    .with_for_update()
-)
+_lock_owned = Scoped(sa.select(agent_runs).where(agent_runs.c.id == sa.bindparam("run")).with_for_update())
 
 
 def fence(run_id: RunId, generation: int) -> dict[str, Any]:
@@ -71,7 +64,7 @@ async def write_claimed(
         raise GenerationLost(run_id)
 
 
-async def lock_owned(connection: AsyncConnection, run_id: str, *, tenant_id: str, user_id: str) -> Run | None:
-    """The gateway's lock: without a generation, but only for the run's owner. None: unknown, or not theirs."""
-    row = (await connection.execute(_lock_owned, {"run": run_id, "tenant": tenant_id, "user": user_id})).one_or_none()
+async def lock_owned(connection: AsyncConnection, run_id: str, scope: Scope) -> Run | None:
+    """The gateway's lock: without a generation, but only for a caller whose it is. None: unknown, or not theirs."""
+    row = (await _lock_owned.execute(connection, scope, run=run_id)).one_or_none()
     return None if row is None else Run(**row._mapping)

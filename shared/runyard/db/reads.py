@@ -1,9 +1,8 @@
-"""What the gateway reads. Tenant and user are part of the query that loads a row: no second check can be forgotten."""
+"""What the gateway reads. The caller's scope is part of the query that loads a row: no second check to forget."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import orjson
 import sqlalchemy as sa
@@ -11,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.blocks import text_of
 from runyard.db.records import Call, Input, Invocation, Message, Run
+from runyard.db.scope import Scope, Scoped
 from runyard.db.tables import (
     agent_calls,
     agent_inputs,
@@ -21,12 +21,6 @@ from runyard.db.tables import (
     workers,
 )
 from runyard.ids import RunId
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Owner:
-    tenant_id: str
-    user_id: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,28 +42,18 @@ class Manifest:
     last_seen: int
 
 
-# Each reader of a stream and each wait for a result begins with these.
-_owned_invocations = (
-    sa.select(agent_invocations)
-    .join(agent_runs)
-    .where(agent_runs.c.tenant_id == sa.bindparam("tenant"), agent_runs.c.user_id == sa.bindparam("user"))
-)
-_invocation_by_id = _owned_invocations.where(agent_invocations.c.id == sa.bindparam("key"))
-_invocation_by_stream = _owned_invocations.where(agent_invocations.c.stream_id == sa.bindparam("key"))
-_run_by_id = sa.select(agent_runs).where(agent_runs.c.id == sa.bindparam("run"))
-
-
-def _owned(owner: Owner) -> sa.ColumnElement[bool]:
-    return sa.and_(agent_runs.c.tenant_id == owner.tenant_id, agent_runs.c.user_id == owner.user_id)
+_run = Scoped(sa.select(agent_runs).where(agent_runs.c.id == sa.bindparam("run")))
+_invocations = sa.select(agent_invocations).join(agent_runs)
+_invocation_by_id = Scoped(_invocations.where(agent_invocations.c.id == sa.bindparam("key")))
+_invocation_by_stream = Scoped(_invocations.where(agent_invocations.c.stream_id == sa.bindparam("key")))
+_run_of_invocation = sa.select(agent_runs).where(agent_runs.c.id == sa.bindparam("run"))
 
 
 async def run_of(
-    connection: AsyncConnection, run_id: str, owner: Owner
+    connection: AsyncConnection, run_id: str, scope: Scope
 ) -> tuple[Run, Invocation | None, list[Input]] | None:
     """A run, its newest invocation, if it has had one, and its inputs that are not folded yet."""
-    row = (
-        await connection.execute(sa.select(agent_runs).where(agent_runs.c.id == run_id, _owned(owner)))
-    ).one_or_none()
+    row = (await _run.execute(connection, scope, run=run_id)).one_or_none()
     if row is None:
         return None
     run = Run(**row._mapping)
@@ -86,13 +70,12 @@ async def run_of(
 
 
 async def runs_of(
-    connection: AsyncConnection, owner: Owner, where: RunFilter, *, before: tuple[int, str] | None, limit: int
+    connection: AsyncConnection, scope: Scope, where: RunFilter, *, before: tuple[int, str] | None, limit: int
 ) -> list[tuple[Run, str | None]]:
     """Newest activity first, ties by id; each with the stream of its newest invocation."""
     statement = (
         sa.select(agent_runs, agent_invocations.c.stream_id)
         .outerjoin(agent_invocations, agent_invocations.c.id == agent_runs.c.invocation_id)
-        .where(_owned(owner))
         .order_by(agent_runs.c.last_activity_at.desc(), agent_runs.c.id.desc())
         .limit(limit)
     )
@@ -107,7 +90,7 @@ async def runs_of(
     if before is not None:
         statement = statement.where(sa.tuple_(agent_runs.c.last_activity_at, agent_runs.c.id) < sa.tuple_(*before))
     found = []
-    for row in await connection.execute(statement):
+    for row in await Scoped(statement).execute(connection, scope):
         columns = dict(row._mapping)
         stream_id = columns.pop("stream_id")
         found.append((Run(**columns), stream_id))
@@ -132,11 +115,10 @@ def _as_json(value: str) -> list[str]:
 
 
 async def messages_of(
-    connection: AsyncConnection, run_id: str, owner: Owner, *, after_seq: int | None, descending: bool, limit: int
+    connection: AsyncConnection, run_id: str, scope: Scope, *, after_seq: int | None, descending: bool, limit: int
 ) -> list[Message] | None:
     """One page of a transcript; None when the run is not the caller's."""
-    mine = await connection.execute(sa.select(agent_runs.c.id).where(agent_runs.c.id == run_id, _owned(owner)))
-    if mine.one_or_none() is None:
+    if (await _run.execute(connection, scope, run=run_id)).one_or_none() is None:
         return None
     seq = agent_messages.c.seq
     statement = (
@@ -150,35 +132,32 @@ async def messages_of(
     return [Message(**row._mapping) for row in await connection.execute(statement)]
 
 
-async def invocation_of(connection: AsyncConnection, invocation_id: str, owner: Owner) -> tuple[Invocation, Run] | None:
-    return await _owned_invocation(connection, _invocation_by_id, invocation_id, owner)
+async def invocation_of(connection: AsyncConnection, invocation_id: str, scope: Scope) -> tuple[Invocation, Run] | None:
+    return await _owned_invocation(connection, _invocation_by_id, invocation_id, scope)
 
 
 async def invocation_of_stream(
-    connection: AsyncConnection, stream_id: str, owner: Owner
+    connection: AsyncConnection, stream_id: str, scope: Scope
 ) -> tuple[Invocation, Run] | None:
-    return await _owned_invocation(connection, _invocation_by_stream, stream_id, owner)
+    return await _owned_invocation(connection, _invocation_by_stream, stream_id, scope)
 
 
 async def _owned_invocation(
-    connection: AsyncConnection, statement: sa.Select[Any], key: str, owner: Owner
+    connection: AsyncConnection, statement: Scoped, key: str, scope: Scope
 ) -> tuple[Invocation, Run] | None:
-    parameters = {"key": key, "tenant": owner.tenant_id, "user": owner.user_id}
-    row = (await connection.execute(statement, parameters)).one_or_none()
+    row = (await statement.execute(connection, scope, key=key)).one_or_none()
     if row is None:
         return None
     invocation = Invocation(**row._mapping)
-    run = (await connection.execute(_run_by_id, {"run": invocation.run_id})).one()
+    run = (await connection.execute(_run_of_invocation, {"run": invocation.run_id})).one()
     return invocation, Run(**run._mapping)
 
 
 async def invocations_of(
-    connection: AsyncConnection, run_id: str, owner: Owner, *, before: tuple[int, str] | None, limit: int
+    connection: AsyncConnection, run_id: str, scope: Scope, *, before: tuple[int, str] | None, limit: int
 ) -> tuple[Run, list[Invocation]] | None:
     """A run and its invocations, newest first; None when the run is not the caller's."""
-    row = (
-        await connection.execute(sa.select(agent_runs).where(agent_runs.c.id == run_id, _owned(owner)))
-    ).one_or_none()
+    row = (await _run.execute(connection, scope, run=run_id)).one_or_none()
     if row is None:
         return None
     statement = (

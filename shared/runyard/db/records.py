@@ -18,6 +18,7 @@ class Run:
     session_id: str | None
     title: str | None
     metadata: dict[str, Any]
+    context: dict[str, Any] | None
     status: RunStatus
     worker_id: str | None
     generation: int

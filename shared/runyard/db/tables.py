@@ -65,6 +65,7 @@ agent_runs = sa.Table(
     sa.Column("session_id", sa.Text),
     sa.Column("title", sa.Text),
     sa.Column("metadata", Json, nullable=False),
+    sa.Column("context", Json),
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("worker_id", sa.Text, sa.ForeignKey("workers.id")),
     sa.Column("generation", sa.Integer, nullable=False),
@@ -105,11 +106,13 @@ agent_runs = sa.Table(
         sqlite_where=sa.text("status = 'running'"),
     ),
     sa.Index("ix_agent_runs_owner", "tenant_id", "user_id", "last_activity_at", "id"),
+    sa.Index("ix_agent_runs_tenant", "tenant_id", "last_activity_at", "id"),
     sa.Index("uq_agent_runs_session", "tenant_id", "agent", "user_id", "session_id", unique=True),
 )
 """A durable conversation of one user with one agent. `generation` is the fencing token of every write.
 
-`invocation_id`: the newest; NULL while nothing was asked yet, or after the transcript was cleared.
+`context`: what a service said its tools should know; no other caller can set it. `invocation_id`: the newest; NULL
+while nothing was asked yet, or after the transcript was cleared.
 """
 
 agent_invocations = sa.Table(
@@ -236,3 +239,15 @@ idempotency_keys = sa.Table(
     sa.Index("ix_idempotency_keys_run", "run_id"),
 )
 """A caller's `Idempotency-Key` and the call that it stands for. No foreign key: it is taken before its run exists."""
+
+service_keys = sa.Table(
+    "service_keys",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("hash", sa.Text, nullable=False, unique=True),
+    sa.Column("last_four", sa.Text, nullable=False),
+    sa.Column("tenants", Json, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("revoked_at", sa.BigInteger),
+)
+"""Keys of programs that call for users. `hash`: SHA-256 of the key, in hex; the key itself is nowhere."""

@@ -11,6 +11,7 @@ from runyard.db.idempotency import CallKey, KeyedCall, bind_key, take_key
 from runyard.db.inputs import adding, check_room, next_position, replacement_of, waiting_inputs
 from runyard.db.locks import lock_owned
 from runyard.db.records import Input, Run
+from runyard.db.scope import Scope
 from runyard.db.tables import agent_inputs, agent_invocations, agent_runs
 from runyard.db.together import Insert, Update, Values, Write, write_together
 from runyard.errors import AgentMismatch, RunBusy, RunNotFound
@@ -26,7 +27,7 @@ _RUN_STEERED = Update(
     table=agent_runs, columns=("last_activity_at", "title", "metadata"), where=agent_runs.c.id == sa.bindparam("run")
 )
 _RUN_STOPPED = Update(
-    table=agent_runs, columns=(*_RUN_STEERED.columns, "cancel_requested", "queue"), where=_RUN_STEERED.where
+    table=agent_runs, columns=(*_RUN_STEERED.columns, "context", "cancel_requested", "queue"), where=_RUN_STEERED.where
 )
 _RUN_CONTINUED = Update(
     table=agent_runs,
@@ -51,6 +52,11 @@ class NewTurn:
 
     tenant_id: str
     user_id: str
+    """Whom the run belongs to that it creates, and whose session it names."""
+
+    scope: Scope
+    """The runs that `continues` may name."""
+
     agent: str
     queue: str
     content: str | list[dict[str, Any]]
@@ -67,8 +73,12 @@ class NewTurn:
     session_id: str | None = None
     title: str | None = None
     metadata: dict[str, Any] | None = None
+    context: dict[str, Any] | None = None
+    """Replaces the run's, unless this is input that steers: what runs has begun with the one that it has."""
+
     history: tuple[HistoryMessage, ...] | None = None
     """What was said elsewhere before `content`; with it the two are checked to fit behind the transcript."""
+
     call_key: CallKey | None = None
 
 
@@ -107,7 +117,7 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> Accepted:
     finds what it committed, and accepts the turn only if it committed nothing.
 
     Raises:
-        RunNotFound: `continues` names no run of this user.
+        RunNotFound: `continues` names no run of this caller.
         AgentMismatch: the run belongs to another agent.
         RunBusy: an invocation is in progress, and `if_busy` is "reject".
         InputQueueFull: too much steering waits already.
@@ -248,7 +258,8 @@ def _replaced_already(run: Run) -> RunBusy:
 async def _enqueue(connection: AsyncConnection, run: Run, turn: NewTurn, update: Update, **changes: Any) -> None:
     """Change the run, and add the invocation with its opening input."""
     position = await next_position(connection, run.id)
-    changed = (update, {"run": run.id, **changes, **_described(run, turn)})
+    context = run.context if turn.context is None else turn.context
+    changed = (update, {"run": run.id, "context": context, **changes, **_described(run, turn)})
     await write_together(connection, changed, *_invocation_and_input(turn, run.id, position=position))
 
 
@@ -288,7 +299,7 @@ async def _accepted_before(connection: AsyncConnection, run: Run, turn: NewTurn)
 async def _run_to_continue(connection: AsyncConnection, turn: NewTurn) -> Run | None:
     """The run, locked; None when this call created it, with all that belongs to it."""
     if turn.continues is not None:
-        run = await lock_owned(connection, turn.continues, tenant_id=turn.tenant_id, user_id=turn.user_id)
+        run = await lock_owned(connection, turn.continues, turn.scope)
         if run is None:
             raise RunNotFound("Run not found", runId=turn.continues)
         return run
@@ -301,7 +312,7 @@ async def _run_to_continue(connection: AsyncConnection, turn: NewTurn) -> Run | 
     # Another call created the session between the two statements, or an earlier try the run: the insert has awaited
     # its commit.
     if turn.session_id is None:
-        run = await lock_owned(connection, turn.run_id, tenant_id=turn.tenant_id, user_id=turn.user_id)
+        run = await lock_owned(connection, turn.run_id, Scope.of_user(turn.tenant_id, turn.user_id))
     else:
         run = await _lock_session(connection, turn)
     assert run is not None
@@ -330,6 +341,7 @@ async def _create(connection: AsyncConnection, turn: NewTurn) -> bool:
         session_id=turn.session_id,
         title=turn.title,
         metadata=turn.metadata,
+        context=turn.context,
         invocation_id=turn.invocation_id,
         at=turn.at,
     )
@@ -337,7 +349,7 @@ async def _create(connection: AsyncConnection, turn: NewTurn) -> bool:
 
 
 async def _created(connection: AsyncConnection, turn: NewTurn) -> Run:
-    run = await lock_owned(connection, turn.run_id, tenant_id=turn.tenant_id, user_id=turn.user_id)
+    run = await lock_owned(connection, turn.run_id, Scope.of_user(turn.tenant_id, turn.user_id))
     assert run is not None, "this transaction created it"
     return run
 

@@ -11,8 +11,8 @@ from runyard.blocks import CANCELLED, Block
 from runyard.db import turns
 from runyard.db.inputs import drop_inputs, replacement_of, take_due, user_content, waiting_inputs
 from runyard.db.locks import lock_owned
-from runyard.db.reads import Owner
 from runyard.db.records import Input, Invocation, Message, Run
+from runyard.db.scope import Scope
 from runyard.db.tables import agent_invocations, agent_runs
 from runyard.db.transcripts import append, user_row
 from runyard.db.turns import Totals
@@ -35,14 +35,14 @@ class Cancelled:
     ending: Ending | None = None
 
 
-async def cancel_run(connection: AsyncConnection, run_id: str, owner: Owner, *, at: int) -> Cancelled:
+async def cancel_run(connection: AsyncConnection, run_id: str, scope: Scope, *, at: int) -> Cancelled:
     """One transaction. A cancel is bound to the invocation it sees: a later one is not touched by it, not even one
     that waits already to take its place.
 
     Raises:
-        RunNotFound: unknown, or not this user's.
+        RunNotFound: unknown, or not this caller's.
     """
-    run = await lock_owned(connection, run_id, tenant_id=owner.tenant_id, user_id=owner.user_id)
+    run = await lock_owned(connection, run_id, scope)
     if run is None:
         raise RunNotFound("Run not found", runId=run_id)
     match run.status:

@@ -16,8 +16,8 @@ ZERO_COST = {"amount": 0.0, "currency": "USD", "unpriced": False}
 NEW_RUN = Insert(
     table=agent_runs,
     columns=(
-        *("id", "tenant_id", "user_id", "agent", "queue", "session_id", "title", "metadata", "status", "generation"),
-        *("rank", "invocation_id", "cancel_requested", "steps", "last_seq", "usage", "cost"),
+        *("id", "tenant_id", "user_id", "agent", "queue", "session_id", "title", "metadata", "context", "status"),
+        *("generation", "rank", "invocation_id", "cancel_requested", "steps", "last_seq", "usage", "cost"),
         *("created_at", "last_activity_at"),
     ),
     unless_exists=True,
@@ -44,6 +44,7 @@ def new_run(
     session_id: str | None,
     title: str | None,
     metadata: dict[str, Any] | None,
+    context: dict[str, Any] | None,
     invocation_id: InvocationId | None,
     at: int,
 ) -> dict[str, Any]:
@@ -57,6 +58,7 @@ def new_run(
         "session_id": session_id,
         "title": title,
         "metadata": metadata or {},
+        "context": context,
         "status": RunStatus.IDLE if invocation_id is None else RunStatus.QUEUED,
         "generation": 0,
         "rank": at,

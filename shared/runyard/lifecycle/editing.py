@@ -9,8 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.blocks import call_ids
 from runyard.db.locks import lock_owned
-from runyard.db.reads import Owner
 from runyard.db.records import Message, Run
+from runyard.db.scope import Scope
 from runyard.db.tables import (
     agent_calls,
     agent_inputs,
@@ -51,6 +51,7 @@ class NewRun:
     session_id: str | None
     title: str | None
     metadata: dict[str, Any] | None
+    context: dict[str, Any] | None
     history: Sequence[HistoryMessage]
     at: int
 
@@ -70,12 +71,13 @@ async def create_idle_run(connection: AsyncConnection, new: NewRun) -> tuple[Run
         session_id=new.session_id,
         title=new.title,
         metadata=new.metadata,
+        context=new.context,
         invocation_id=None,
         at=new.at,
         **owner,
     )
     inserted = await write_together(connection, (NEW_RUN, row))
-    run = await lock_owned(connection, new.run_id, **owner)
+    run = await lock_owned(connection, new.run_id, Scope.of_user(**owner))
     if run is None:
         assert new.session_id is not None, "an id that was just made is nobody's"
         run = await lock_session(connection, agent=new.agent, session_id=new.session_id, **owner)
@@ -90,28 +92,28 @@ async def create_idle_run(connection: AsyncConnection, new: NewRun) -> tuple[Run
 
 
 async def describe_run(
-    connection: AsyncConnection, run_id: str, owner: Owner, *, values: dict[str, Any], at: int
+    connection: AsyncConnection, run_id: str, scope: Scope, *, values: dict[str, Any], at: int
 ) -> Run:
     """Change `title`, `metadata`: those that `values` has.
 
     Raises:
-        RunNotFound: unknown, or not this user's.
+        RunNotFound: unknown, or not this caller's.
     """
-    run = await _locked(connection, run_id, owner)
+    run = await _locked(connection, run_id, scope)
     return await _change(connection, run, last_activity_at=at, **values)
 
 
 async def append_messages(
-    connection: AsyncConnection, run_id: str, owner: Owner, messages: Sequence[HistoryMessage], *, at: int
+    connection: AsyncConnection, run_id: str, scope: Scope, messages: Sequence[HistoryMessage], *, at: int
 ) -> list[Message]:
     """The rows, as they are stored.
 
     Raises:
-        RunNotFound: unknown, or not this user's.
+        RunNotFound: unknown, or not this caller's.
         RunBusy: an invocation is in progress.
         InvalidArgs: the messages do not fit behind the transcript.
     """
-    run = await _editable(connection, run_id, owner)
+    run = await _editable(connection, run_id, scope)
     await check_fits(connection, run, messages)
     changed = await store_history(connection, run, messages, at=at)
     rows = await connection.execute(
@@ -124,28 +126,28 @@ async def append_messages(
     return found
 
 
-async def clear_messages(connection: AsyncConnection, run_id: str, owner: Owner, *, at: int) -> list[str]:
+async def clear_messages(connection: AsyncConnection, run_id: str, scope: Scope, *, at: int) -> list[str]:
     """Forget the transcript with all that belongs to it: inputs, calls, invocations. The run keeps its id, session,
     title, and what it has cost. Returns the streams that are nobody's now.
 
     Raises:
-        RunNotFound: unknown, or not this user's.
+        RunNotFound: unknown, or not this caller's.
         RunBusy: an invocation is in progress.
     """
-    run = await _editable(connection, run_id, owner)
+    run = await _editable(connection, run_id, scope)
     streams = await _forget(connection, run)
     await _change(connection, run, invocation_id=None, last_seq=0, error=None, last_activity_at=at)
     return streams
 
 
-async def erase_run(connection: AsyncConnection, run_id: str, owner: Owner) -> list[str]:
+async def erase_run(connection: AsyncConnection, run_id: str, scope: Scope) -> list[str]:
     """Delete the run and all that belongs to it. Returns the streams that are nobody's now.
 
     Raises:
-        RunNotFound: unknown, or not this user's.
+        RunNotFound: unknown, or not this caller's.
         RunBusy: an invocation is in progress.
     """
-    run = await _editable(connection, run_id, owner)
+    run = await _editable(connection, run_id, scope)
     streams = await _forget(connection, run)
     await connection.execute(sa.delete(agent_runs).where(agent_runs.c.id == run.id))
     return streams
@@ -169,15 +171,15 @@ async def store_history(connection: AsyncConnection, run: Run, messages: Sequenc
     return await _change(connection, run, last_seq=run.last_seq + len(rows), last_activity_at=at)
 
 
-async def _locked(connection: AsyncConnection, run_id: str, owner: Owner) -> Run:
-    run = await lock_owned(connection, run_id, tenant_id=owner.tenant_id, user_id=owner.user_id)
+async def _locked(connection: AsyncConnection, run_id: str, scope: Scope) -> Run:
+    run = await lock_owned(connection, run_id, scope)
     if run is None:
         raise RunNotFound("Run not found", runId=run_id)
     return run
 
 
-async def _editable(connection: AsyncConnection, run_id: str, owner: Owner) -> Run:
-    run = await _locked(connection, run_id, owner)
+async def _editable(connection: AsyncConnection, run_id: str, scope: Scope) -> Run:
+    run = await _locked(connection, run_id, scope)
     if run.status not in _EDITABLE:
         raise RunBusy("The run is busy with a call", runId=run.id, status=run.status)
     return run

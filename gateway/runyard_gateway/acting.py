@@ -1,0 +1,50 @@
+"""Whom a call on an agent is for: its caller, or the user that a service names (`as`)."""
+
+from runyard.db.records import Run
+from runyard.errors import AgentRequiresUser, AgentRunForbidden, Forbidden, InvalidArgs
+from runyard_gateway.directory import KnownAgent
+from runyard_gateway.principal import ADMIN, Identity, Principal, Service
+from runyard_gateway.requests import ActAs
+
+
+def acting(principal: Principal, act_as: ActAs | None, *, continues: Run | None = None) -> Identity:
+    """Whom a call is for. A service that names nobody goes on with a run (`continues`) for the run's owner.
+
+    Raises:
+        AgentRunForbidden: the caller is no service, or not one for that tenant.
+        AgentRequiresUser: a service does not say for whom it calls.
+        InvalidArgs: it does not say of which of its tenants the user is.
+    """
+    match principal.caller:
+        case Identity() as user:
+            if act_as is not None:
+                raise AgentRunForbidden("only a service may run agents as another user")
+            return user
+        case Service() as service:
+            if act_as is not None:
+                roles = frozenset({ADMIN} if act_as.admin else ())
+                return Identity(tenant_id=_tenant(service, act_as), user_id=act_as.user_id, roles=roles)
+            if continues is not None:
+                return Identity(tenant_id=continues.tenant_id, user_id=continues.user_id, roles=frozenset())
+            raise AgentRequiresUser('a service calls for a user: name them in "as": {"userId": ...}')
+
+
+def check_may_run(agent: KnownAgent, identity: Identity) -> None:
+    """Raises `Forbidden`: the agent is for admins. Users do not get here: for them it does not exist."""
+    if not agent.is_for(identity):
+        raise Forbidden('the agent is for admins: call it with "as": {"admin": true}', agent=agent.current.agent)
+
+
+def only_tenant(service: Service) -> str:
+    """Raises `InvalidArgs`: the service is for several."""
+    if len(service.tenants) > 1:
+        raise InvalidArgs("the service is for several tenants: say which one", fields=["tenantId"])
+    return service.tenants[0]
+
+
+def _tenant(service: Service, act_as: ActAs) -> str:
+    if act_as.tenant_id is None:
+        return only_tenant(service)
+    if act_as.tenant_id not in service.tenants:
+        raise AgentRunForbidden("the service is not for users of this tenant", tenantId=act_as.tenant_id)
+    return act_as.tenant_id

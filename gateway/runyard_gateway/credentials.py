@@ -1,0 +1,30 @@
+"""For how long what a caller has shown is good."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from runyard.errors import Unauthenticated
+
+
+class Lasting:
+    """As long as the process."""
+
+    def on_end(self, tell: Callable[[Unauthenticated], None]) -> Callable[[], None]:  # noqa: ARG002 - it never ends
+        return lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class UntilTime:
+    """A token's: until it expires, in seconds since the epoch."""
+
+    ends_at_s: float
+
+    def on_end(self, tell: Callable[[Unauthenticated], None]) -> Callable[[], None]:
+        left_s = self.ends_at_s - time.time()
+        return asyncio.get_running_loop().call_later(left_s, tell, expired()).cancel
+
+
+def expired() -> Unauthenticated:
+    return Unauthenticated("the token has expired", reason="expired")

@@ -1,0 +1,94 @@
+"""Service keys: looked up by their hashes, remembered for two seconds, so that a revoked one is refused soon."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from runyard.db.engine import Database
+from runyard.db.service_keys import active_keys
+from runyard.errors import StoreUnavailable, Unauthenticated
+from runyard.service_keys import PATTERN, ServiceKey, hash_of
+from runyard_gateway.credentials import Lasting
+from runyard_gateway.principal import Credential, Principal, Service
+
+FRESH_S = 2.0
+REMEMBERED_MAX = 1024
+"""Keys that exist are few. More are only ever those that somebody makes up."""
+
+Tell = Callable[[Unauthenticated], None]
+log = structlog.get_logger()
+
+
+class ServiceKeys:
+    """Those of `RUNYARD_SERVICE_KEYS` (`lasting`), good as long as the process, and those in the database."""
+
+    def __init__(self, database: Database, lasting: Sequence[ServiceKey]) -> None:
+        self._database = database
+        self._lasting = {key.hash: key for key in lasting}
+        self._remembered: dict[str, tuple[float, ServiceKey | None]] = {}
+        self._watched: dict[str, dict[object, Tell]] = {}
+
+    async def principal(self, key: str) -> Principal:
+        """Raises `Unauthenticated` for one that is unknown or was revoked: the same answer."""
+        digest = hash_of(key)
+        found = self._lasting.get(digest)
+        credential: Credential = Lasting()
+        if found is None and PATTERN.fullmatch(key):
+            found = await self._find(digest)
+            credential = _Watched(self._watched, digest)
+        if found is None:
+            raise _not_valid()
+        return Principal(caller=Service(name=found.name, tenants=found.tenants), credential=credential)
+
+    async def run(self) -> None:
+        """Tells those whose answers go on when their key has been revoked, until cancelled: one statement for all."""
+        while True:
+            await asyncio.sleep(FRESH_S)
+            if not self._watched:
+                continue
+            try:
+                active = await self._database.read(active_keys, list(self._watched))
+            except StoreUnavailable as error:
+                log.warning("service keys not checked", error=str(error))
+                continue
+            for digest in self._watched.keys() - active.keys():
+                for tell in self._watched.pop(digest).values():
+                    tell(_not_valid())
+
+    async def _find(self, digest: str) -> ServiceKey | None:
+        read_at, found = self._remembered.get(digest, (-FRESH_S, None))
+        if time.monotonic() - read_at < FRESH_S:
+            return found
+        began = time.monotonic()
+        found = (await self._database.read(active_keys, [digest])).get(digest)
+        if len(self._remembered) >= REMEMBERED_MAX:
+            self._remembered.clear()
+        self._remembered[digest] = (began, found)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A key in the database: until it is revoked."""
+
+    watched: dict[str, dict[object, Tell]]
+    digest: str
+
+    def on_end(self, tell: Tell) -> Callable[[], None]:
+        watcher = object()
+        self.watched.setdefault(self.digest, {})[watcher] = tell
+
+        def take_back() -> None:
+            tells = self.watched.get(self.digest, {})
+            tells.pop(watcher, None)
+            if not tells:
+                self.watched.pop(self.digest, None)
+
+        return take_back
+
+
+def _not_valid() -> Unauthenticated:
+    return Unauthenticated("the key is not valid", reason="invalid")

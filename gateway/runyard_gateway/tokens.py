@@ -1,0 +1,81 @@
+"""JSON Web Tokens (RFC 7519): their claims become a principal."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jwt
+
+from runyard.errors import Unauthenticated
+from runyard.text import NAME_RULE, is_name
+from runyard_gateway.credentials import Lasting, UntilTime, expired
+from runyard_gateway.principal import DEFAULT_TENANT, SERVICE, Credential, Identity, Principal, Service
+from runyard_gateway.signing_keys import SigningKeys, no_such_key
+
+CLOCK_SKEW_S = 30
+"""How far the token's issuer and this machine may disagree about `exp` and `nbf`."""
+
+FAR_AWAY_S = 2**40
+"""No time that a clock shows; beyond, a number may be none that a timer can be set to."""
+
+
+class Tokens:
+    """`sub` is the user, `tenant` (else `default`) theirs, `roles` a list of strings.
+
+    A token with the role `service` is a program's: it acts for the users of its tenant, as a service key does.
+    """
+
+    def __init__(self, keys: SigningKeys, *, audience: str | None, issuer: str | None) -> None:
+        self._keys = keys
+        self._audience = audience
+        self._issuer = issuer
+
+    async def principal(self, token: str) -> Principal:
+        """Raises `Unauthenticated`; `NotReady` while the key that it names cannot be had."""
+        claims = await self._verified(token)
+        user_id = _name(claims["sub"], "sub")
+        tenant_id = _name(claims.get("tenant", DEFAULT_TENANT), "tenant")
+        roles = _roles(claims.get("roles", []))
+        if SERVICE in roles:
+            return Principal(caller=Service(name=user_id, tenants=(tenant_id,)), credential=_credential(claims))
+        return Principal(
+            caller=Identity(tenant_id=tenant_id, user_id=user_id, roles=roles), credential=_credential(claims)
+        )
+
+    async def run(self) -> None:
+        await self._keys.run()
+
+    async def _verified(self, token: str) -> Mapping[str, Any]:
+        try:
+            header = jwt.get_unverified_header(token)
+            key = await self._keys.find(header.get("kid"), header["alg"])
+            claims: Mapping[str, Any] = jwt.decode(
+                token,
+                key.key,
+                algorithms=key.algorithms,
+                audience=self._audience,
+                issuer=self._issuer,
+                leeway=CLOCK_SKEW_S,
+                options={"require": ["sub"], "verify_aud": self._audience is not None},
+            )
+        except jwt.ExpiredSignatureError as error:
+            raise expired() from error
+        # Beside the library's own: what is no token at all, in all the ways in which it can be none.
+        except (jwt.PyJWTError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+            raise no_such_key() from error
+        return claims
+
+
+def _credential(claims: Mapping[str, Any]) -> Credential:
+    return UntilTime(min(int(claims["exp"]), FAR_AWAY_S) + CLOCK_SKEW_S) if "exp" in claims else Lasting()
+
+
+def _name(value: object, claim: str) -> str:
+    if not is_name(value):
+        raise Unauthenticated(f"the token's claim {claim} is not {NAME_RULE}", reason="invalid")
+    return value
+
+
+def _roles(value: object) -> frozenset[str]:
+    if not isinstance(value, list) or not all(isinstance(role, str) for role in value):
+        raise Unauthenticated("the token's claim roles is not a list of strings", reason="invalid")
+    return frozenset(value)

@@ -1,0 +1,51 @@
+"""Who may see and change which runs: the one place where a statement is restricted to a caller's rows."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard.db.tables import agent_runs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scope:
+    """A caller's rows: the runs of these tenants that belong to this user; `user_id` None: to any user."""
+
+    tenants: tuple[str, ...]
+    user_id: str | None
+
+    @classmethod
+    def of_user(cls, tenant_id: str, user_id: str) -> Self:
+        return cls(tenants=(tenant_id,), user_id=user_id)
+
+    @classmethod
+    def of_tenant(cls, tenant_id: str) -> Self:
+        return cls(tenants=(tenant_id,), user_id=None)
+
+    def within(self, *, tenant_id: str | None, user_id: str | None) -> Self | None:
+        """What is left of it when only this tenant's or this user's rows are asked for; None: nothing is."""
+        tenants = self.tenants if tenant_id is None else tuple(name for name in self.tenants if name == tenant_id)
+        if not tenants or (self.user_id is not None and user_id not in {None, self.user_id}):
+            return None
+        return type(self)(tenants=tenants, user_id=self.user_id or user_id)
+
+
+class Scoped:
+    """A statement on `agent_runs`, or on what is joined to it, that finds a caller's rows and no others.
+
+    Made once and executed often: a statement for each kind of scope, so that each finds its rows through its index.
+    """
+
+    def __init__(self, statement: sa.Select[Any]) -> None:
+        self._of_tenants = statement.where(agent_runs.c.tenant_id.in_(sa.bindparam("tenants", expanding=True)))
+        self._of_user = self._of_tenants.where(agent_runs.c.user_id == sa.bindparam("user"))
+
+    async def execute(self, connection: AsyncConnection, scope: Scope, **parameters: Any) -> sa.CursorResult[Any]:
+        parameters["tenants"] = list(scope.tenants)
+        statement = self._of_tenants
+        if scope.user_id is not None:
+            statement, parameters["user"] = self._of_user, scope.user_id
+        found: sa.CursorResult[Any] = await connection.execute(statement, parameters)
+        return found
