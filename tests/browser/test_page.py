@@ -94,6 +94,7 @@ async def test_all_can_be_done_with_the_keyboard(stack: Stack, reader: Reader) -
     stack.standin.answers(says("Look.").calls("explode", {"text": "no"}), says("Done."))
     console = await reader.opens()
     page, keyboard = console.page, console.page.keyboard
+    await expect(page.get_by_role("radio", checked=True)).to_be_visible()
     await expect(page.get_by_label("Message")).to_be_focused()
     await page.keyboard.press("Shift+Tab")
     await expect(page.get_by_role("radio", checked=True)).to_be_focused()

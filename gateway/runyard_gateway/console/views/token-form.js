@@ -1,16 +1,14 @@
 /** Asks for a token where the gateway wants one. */
 
-import { useState } from "../vendor/preact-hooks.mjs";
 import { html } from "./html.js";
 import { useStore } from "./use-store.js";
 
 export function TokenForm({ page }) {
-  const [token, setToken] = useState("");
   const { hasToken } = useStore(page.store);
   const { failure } = useStore(page.agents.store);
   const submit = (event) => {
     event.preventDefault();
-    page.useToken(token.trim());
+    page.useToken(event.currentTarget.elements.token.value.trim());
   };
   return html`<form class="token" onSubmit=${submit}>
     <h1>This gateway asks for a token</h1>
@@ -20,15 +18,7 @@ export function TokenForm({ page }) {
     </p>
     ${hasToken && failure && html`<p class="refused" role="alert"><code>${failure.code}</code> ${failure.message}</p>`}
     <label for="token">Token</label>
-    <input
-      id="token"
-      type="password"
-      autocomplete="off"
-      spellcheck="false"
-      required
-      value=${token}
-      onInput=${(event) => setToken(event.currentTarget.value)}
-    />
+    <input id="token" type="password" autocomplete="off" spellcheck="false" required />
     <button type="submit" class="primary">Use this token</button>
   </form>`;
 }
