@@ -24,6 +24,7 @@ from runyard.cli import valkey
 GUARD_S = 90.0  # RabbitMQ needs 10 s on two cores that have nothing else to do
 POLL_S = 0.05
 DIST_PORT_OFFSET = 20_000
+EPHEMERAL_PORT_MIN = 32_768  # Linux: /proc/sys/net/ipv4/ip_local_port_range
 
 
 class MortalServer:
@@ -200,14 +201,14 @@ def _ping(url: str) -> None:
 
 
 def _free_port() -> int:
-    """One whose neighbour for the node's own affairs is free too."""
+    """One whose neighbour for the node's own affairs is free too. Neither is among those that the system gives to
+    connections: a server that is killed and started again would find its port taken by one.
+    """
     while True:
-        with socket.create_server(("127.0.0.1", 0)) as one:
-            port = int(one.getsockname()[1])
-        if port + DIST_PORT_OFFSET > 65_535:
-            continue
+        port = secrets.choice(range(10_000, EPHEMERAL_PORT_MIN - DIST_PORT_OFFSET))
         try:
-            socket.create_server(("127.0.0.1", port + DIST_PORT_OFFSET)).close()
+            for number in (port, port + DIST_PORT_OFFSET):
+                socket.create_server(("127.0.0.1", number)).close()
         except OSError:
             continue
         return port
