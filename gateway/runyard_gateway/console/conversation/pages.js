@@ -10,7 +10,7 @@ const PAGE_ROWS = 100;
  */
 export async function newestRows(api, runId, invocationId, signal) {
   let { rows, earlier } = await earlierRows(api, runId, null, signal);
-  while (earlier !== null && rows[0].invocationId === invocationId) {
+  while (earlier !== null && invocationId !== null && rows[0].invocationId === invocationId) {
     const page = await earlierRows(api, runId, earlier, signal);
     rows = [...page.rows, ...rows];
     earlier = page.earlier;

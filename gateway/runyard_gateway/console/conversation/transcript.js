@@ -1,6 +1,6 @@
 /** Rows of the transcript as parts like those of frames: {kind: "input" | "text" | "thinking" | "call" | "block"}. */
 
-/** Rows by invocation, in order: [{invocationId, rows}]. */
+/** Rows by invocation, in order: [{invocationId, rows}]; null for rows that none wrote, but a caller as its history. */
 export function byInvocation(rows) {
   const groups = [];
   for (const row of rows) {

@@ -54,6 +54,7 @@ export class Conversation {
     this._listeners = listeners;
     this._leaving = new AbortController();
     this._lostId = null; // the invocation whose stream could not be followed: only `open` tries it again
+    this._isLost = false; // the run could not be read: the same
     this.store = new Store({ ...EMPTY, runId, agent });
     this.draft = new Draft(runId);
     /** Reads the run and the rows that are new. */
@@ -82,6 +83,7 @@ export class Conversation {
   open() {
     this.dismissFailure();
     this._lostId = null;
+    this._isLost = false;
     return this.act(async () => {
       const run = await this._readRun();
       const live = isBusy(run) ? run.invocationId : null;
@@ -93,7 +95,7 @@ export class Conversation {
 
   /** See what became of the run: what others do to it is on its row, and not all of it in its stream. */
   look() {
-    if (this.store.value.run === null) return;
+    if (this.store.value.run === null || this._isLost) return;
     this.act(async () => {
       await this.refresh();
       await this.goOn();
@@ -128,8 +130,9 @@ export class Conversation {
   /** Follow the invocation that is in progress, and the ones that others begin when it has ended. */
   async goOn() {
     const { run, live } = this.store.value;
-    if (live !== null || run.invocationId === this._lostId) return; // when one has ended, the next one is followed
+    if (live !== null) return; // when it has ended, what is next is followed
     if (!isBusy(run)) return this._readOutcomes();
+    if (run.invocationId === this._lostId) return;
     this.act(() => this._readOutcomes(run.invocationId));
     await this._follow({ invocationId: run.invocationId, streamId: run.streamId, input: null, first: null });
   }
@@ -172,10 +175,12 @@ export class Conversation {
   async _readNews() {
     const { runId, run: before } = this.store.value;
     const run = await persistently(() => this._readRun(), this.signal);
-    const isLonger = run.messageCount > this._lastSeq;
-    const read = () => rowsAfter(this._api, runId, this._lastSeq, this.signal);
-    const rows = isLonger ? upTo(run, await persistently(read, this.signal)) : [];
-    this.store.set({ run, agent: run.agent, groups: this._grouped([...this._rows, ...rows]) });
+    const wasCleared = run.messageCount < this._lastSeq;
+    const lastSeq = wasCleared ? 0 : this._lastSeq;
+    const read = () => rowsAfter(this._api, runId, lastSeq, this.signal);
+    const rows = run.messageCount > lastSeq ? upTo(run, await persistently(read, this.signal)) : [];
+    const groups = this._grouped([...(wasCleared ? [] : this._rows), ...rows]);
+    this.store.set({ run, agent: run.agent, groups, ...(wasCleared ? { earlier: null } : {}) });
     if (run.status !== before?.status) this._listeners.onChanged();
   }
 
@@ -184,7 +189,7 @@ export class Conversation {
     const { groups, frames, outcomes } = this.store.value;
     const unknown = groups
       .map((group) => group.invocationId)
-      .filter((id) => id !== exceptId && !frames[id]?.outcome && !outcomes[id]);
+      .filter((id) => id !== null && id !== exceptId && !frames[id]?.outcome && !outcomes[id]);
     await Promise.all(unknown.reverse().map((id) => this._readOutcome(id)));
   }
 
@@ -196,7 +201,12 @@ export class Conversation {
   }
 
   async _readRun() {
-    return this._api.get(`v1/runs/${encodeURIComponent(this.store.value.runId)}`, {}, this.signal);
+    try {
+      return await this._api.get(`v1/runs/${encodeURIComponent(this.store.value.runId)}`, {}, this.signal);
+    } catch (error) {
+      this._isLost = !error.retryable;
+      throw error;
+    }
   }
 
   _grouped(rows) {

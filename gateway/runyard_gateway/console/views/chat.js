@@ -63,9 +63,9 @@ function turns(state, agents) {
   const shown = isAhead(state) ? [...groups, { invocationId: live.invocationId, rows: NO_ROWS }] : groups;
   const input = inputsOf(state).opening?.text ?? live?.input ?? null;
   return shown.map(({ invocationId, rows }) => {
-    const isLive = live?.invocationId === invocationId;
+    const isLive = live !== null && live.invocationId === invocationId;
     return html`<${Turn}
-      key=${invocationId}
+      key=${invocationId ?? `history-${rows[0].seq}`}
       rows=${rows}
       frames=${frames[invocationId] ?? null}
       outcome=${outcomes[invocationId] ?? null}
