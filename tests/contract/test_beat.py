@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
@@ -12,7 +13,7 @@ from tests.contract.races import GUARD_S
 from tests.contract.store import AT, accepted, claimed, registered, run_and_invocation
 
 from runyard.db.claims import GivenBack
-from runyard.db.engine import Database
+from runyard.db.engine import Database, sync_engine
 from runyard.db.tables import workers
 from runyard.db.workers import OwnRun, Registration
 from runyard.ids import WorkerId, new_worker_id
@@ -130,3 +131,19 @@ async def test_a_process_whose_event_loop_is_stuck_ends(database_url: str, monke
     async with Heart().beating(database_url) as beat:
         beat.tick()
         assert await codes.get() == STUCK_EXIT_CODE
+
+
+async def test_a_tool_that_holds_the_event_loop_does_not_stop_the_beat(database_url: str) -> None:
+    """Its worker is slow, not dead: nobody takes over what it runs."""
+    async with Heart().beating(database_url) as beat:
+        engine = sync_engine(database_url)
+        before, deadline = beat_of(engine, beat.worker_id), time.monotonic() + GUARD_S
+        while beat_of(engine, beat.worker_id) < before + 3:  # all that happens on the loop, as it is for a tool's sleep
+            assert time.monotonic() < deadline
+            time.sleep(0.01)  # noqa: ASYNC251 - that is the case
+        engine.dispose()
+
+
+def beat_of(engine: sa.Engine, worker_id: str) -> int:
+    with engine.connect() as connection:
+        return int(connection.execute(sa.select(workers.c.beat).where(workers.c.id == worker_id)).scalar_one())

@@ -51,24 +51,38 @@ async def test_a_model_call_is_aborted_and_what_it_said_is_kept(stack: Stack, un
 
 
 async def test_a_tool_is_told_and_the_next_turn_works(stack: Stack, unique: str) -> None:
-    """field.md A1: the transcript stays one that the API takes."""
+    """field.md A1, loop.md A15: one call has ended, one runs, one has not begun; each has one result."""
     stack.standin.answers(
-        says("Let me see. ").calls("attend", {"gate": unique}).calls("charge", {"order": "1"}),
+        says("Let me see. ")
+        .calls("look_up", {"order": "1"})
+        .calls("attend", {"gate": unique})
+        .calls("book", {"order": "1"}),
         says("Back again."),
     )
     api = stack.gateway.user()
-    started = await api.start("clerk")
-    await stack.gate_reached(unique)
-    answer = await cancel(api, started["runId"])
+    async with api.streaming("mortal") as reading:
+        run_id = reading.response.headers["x-run-id"]
+        await reading.until(lambda event: event.type == "tool")
+        await stack.gate_reached(unique)
+        answer = await cancel(api, run_id)
+        events = await reading.rest()
     assert (answer["status"], answer["text"]) == ("cancelled", "Let me see. ")
-    again = await api.run("clerk", "and now?", runId=started["runId"])
+    told = [json.loads(event.data) for event in events if event.type in ("tool_start", "tool")]
+    assert [(frame["name"], frame.get("isError")) for frame in told if "isError" in frame] == [
+        ("look_up", False),
+        ("attend", False),
+        ("book", True),
+    ]
+    assert [frame["name"] for frame in told if "isError" not in frame] == ["look_up", "attend"]
+    again = await api.run("mortal", "and now?", runId=run_id)
     assert (again["status"], again["text"]) == ("completed", "Back again.")
-    results, more = (
-        stack.standin.calls[-1].messages[-1]["content"][:2],
-        stack.standin.calls[-1].messages[-1]["content"][2:],
-    )
-    assert results[0]["content"] == "stopped early"
-    assert [block["type"] for block in more] == ["text"]
+    looked_up, attended, booked, *more = stack.standin.calls[-1].messages[-1]["content"]
+    assert '"open"' in looked_up["content"]
+    assert attended["content"] == "stopped early"
+    assert (booked["content"], booked["is_error"]) == ("cancelled by user", True)
+    assert more == [{"type": "text", "text": "and now?"}]
+    assert [message["role"] for message in stack.standin.calls[-1].messages] == ["user", "assistant", "user"]
+    assert [effect.split()[0] for effect in stack.effects(run_id)] == ["look_up", "attend"]
 
 
 async def test_without_a_wait_it_is_asked_and_said_so(stack: Stack, unique: str) -> None:

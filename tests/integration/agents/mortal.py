@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from runyard_agents._outside import FOLDER, act, wait_at
-from runyard_agents.clerk import charge, look_up
+from runyard_agents.clerk import attend, charge, look_up
 
 from runyard import RunContext, agent, tool
 
@@ -56,4 +56,4 @@ def spin(ctx: RunContext, gate: str) -> str:
     return "dizzy"
 
 
-mortal = agent(system="You may die.", tools=[charge, look_up, wait, wait_keyed, book, die, spin])
+mortal = agent(system="You may die.", tools=[attend, charge, look_up, wait, wait_keyed, book, die, spin])
