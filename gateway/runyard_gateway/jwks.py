@@ -57,8 +57,8 @@ class KeySet:
 
     async def run(self) -> None:
         while True:
-            self._asked.clear()
             await self._try()
+            self._asked.clear()  # who asked meanwhile has this answer
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_S if self._failed else REFRESH_S):
                     await self._asked.wait()
