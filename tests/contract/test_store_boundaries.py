@@ -18,12 +18,14 @@ from tests.contract.store import (
 from tests.fakes.rows import text, tool_use
 from tests.standin import validate_transcript
 
+from runyard.blocks import INTERRUPTED
 from runyard.db import reads, turns
 from runyard.db.claims import give_back
 from runyard.db.engine import Database
 from runyard.db.records import Message
 from runyard.db.tables import agent_inputs
 from runyard.ids import WorkerId
+from runyard.lifecycle import settling
 from runyard.lifecycle.accept import Accepted, accept_turn
 from runyard.lifecycle.cancelling import cancel_run
 from runyard.runs import CallState, RunStatus
@@ -164,6 +166,19 @@ async def test_a_failure_leaves_steering_unanswered_and_the_next_turn_begins_wit
     await claimed(database, worker)
     assert (await rows_of(database, holder))[-1].content == "wait\n\ntry again"
     assert await folds(database) == {"go": 1, "wait": 4, "try again": 4}
+
+
+async def test_a_failure_finishes_in_the_ledger_what_it_answers(database: Database, holder: Holder) -> None:
+    await holder.asks("a", "b", "c")
+    await holder.starts("a", "b")
+    await holder.finishes("a")
+    await holder.fails()
+    ledger = await database.read(turns.load_calls, holder.claim.run.id, 2)
+    assert [(call.state, call.content, call.is_error) for call in ledger] == [
+        (CallState.FINISHED, "of a", False),
+        (CallState.FINISHED, INTERRUPTED, True),
+        (CallState.FINISHED, settling.NOT_STARTED, True),
+    ]
 
 
 async def test_a_failure_that_meets_a_cancel_is_one(database: Database, holder: Holder) -> None:

@@ -32,7 +32,7 @@ from runyard.errors import RunNotFound
 from runyard.ids import WorkerId
 from runyard.lifecycle.accept import Accepted, accept_turn
 from runyard.lifecycle.cancelling import Cancelled, cancel_run
-from runyard.runs import RunStatus
+from runyard.runs import CallState, RunStatus
 from runyard.transcript import request_messages
 
 pytestmark = pytest.mark.anyio
@@ -166,6 +166,12 @@ async def test_a_run_whose_worker_is_dead_settles_as_its_ledger_says(
         ("of a", False),
         (INTERRUPTED, True),
         (CANCELLED, True),
+    ]
+    ledger = await database.read(turns.load_calls, run.id, 2)
+    assert [(call.state, call.content, call.is_error) for call in ledger] == [
+        (CallState.FINISHED, "of a", False),
+        (CallState.FINISHED, INTERRUPTED, True),
+        (CallState.FINISHED, CANCELLED, True),
     ]
     await send(database, run, "again")
     assert (await texts(database, run))[-1] == results

@@ -19,7 +19,15 @@ from runyard.db.records import Input, Message, Run
 from runyard.db.tables import agent_invocations, agent_runs
 from runyard.db.together import Update, Values, Write
 from runyard.db.transcripts import AssistantTurn, appending, assistant_row, user_row
-from runyard.db.turns import INVOCATION_STEPPED, TOTAL_COLUMNS, FinishedCall, Held, Totals, store_result
+from runyard.db.turns import (
+    INVOCATION_STEPPED,
+    TOTAL_COLUMNS,
+    FinishedCall,
+    Held,
+    Totals,
+    finish_open_calls,
+    store_result,
+)
 from runyard.runs import RunEvent, RunStatus, after
 
 
@@ -159,6 +167,7 @@ async def fail_turn(
         GenerationLost: the run belongs to another worker.
     """
     run = await lock_claimed(connection, held.run_id, held.generation)
+    await finish_open_calls(connection, run.id, run.last_seq, results, at=at)
     waiting = await waiting_inputs(connection, run.id)
     of_this = [item for item in waiting if item.invocation_id == held.invocation_id]
     steered = steering_of(of_this, held.invocation_id, run.last_seq + 1) if run.cancel_requested else ()

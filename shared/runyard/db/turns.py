@@ -9,6 +9,7 @@ from typing import Any, Self
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runyard.blocks import Block
 from runyard.db.locks import claimed, lock_claimed, write_claimed
 from runyard.db.records import Call, Invocation, Message, Run
 from runyard.db.tables import agent_calls, agent_invocations, agent_messages, agent_runs
@@ -85,6 +86,9 @@ _of_turn = sa.and_(agent_calls.c.run_id == sa.bindparam("run"), agent_calls.c.as
 _load_calls = sa.select(agent_calls).where(_of_turn).order_by(agent_calls.c.index)
 _start_calls = sa.update(agent_calls).where(_of_turn, agent_calls.c.index.in_(sa.bindparam("indexes", expanding=True)))
 _finish_call = sa.update(agent_calls).where(_of_turn, agent_calls.c.index == sa.bindparam("call"))
+_finish_open_call = sa.update(agent_calls).where(
+    _of_turn, agent_calls.c.call_id == sa.bindparam("call"), agent_calls.c.state != CallState.FINISHED
+)
 _insert_calls = sa.insert(agent_calls)
 _set_frame_base = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
 
@@ -236,3 +240,28 @@ async def store_result(
             "finished_at": at,
         },
     )
+
+
+async def finish_open_calls(
+    connection: AsyncConnection, run_id: RunId, assistant_seq: int, results: Sequence[Block], *, at: int
+) -> None:
+    """Store what a settlement answers calls with that nobody goes on with; those that are finished keep their results.
+
+    For a transaction that holds the run lock. So the ledger tells of each call what the transcript tells.
+    """
+    if results:
+        await connection.execute(
+            _finish_open_call,
+            [
+                {
+                    "run": run_id,
+                    "turn": assistant_seq,
+                    "call": result["tool_use_id"],
+                    "state": CallState.FINISHED,
+                    "content": result.get("content", ""),
+                    "is_error": result.get("is_error", False),
+                    "finished_at": at,
+                }
+                for result in results
+            ],
+        )

@@ -75,6 +75,7 @@ async def settle_queued(connection: AsyncConnection, run: Run, *, at: int) -> Ca
     invocation = await turns.load_invocation(connection, run.newest_invocation)
     rows = await turns.load_messages(connection, run.id)
     results = await _open_calls(connection, run, invocation, rows)
+    await turns.finish_open_calls(connection, run.id, run.last_seq, results, at=at)
     seq = run.last_seq + 1
     inputs = await take_due(connection, run.id, invocation.id, seq)
     if results or inputs:
