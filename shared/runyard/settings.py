@@ -54,6 +54,20 @@ class DatabaseSettings(_Environment):
         return value
 
 
+class StateSettings(DatabaseSettings):
+    """Where all that is kept is found: what `runyard fsck` needs."""
+
+    redis_url: str = Field(description="Where frames live: redis://, rediss:// or unix://")
+    prefix: str = Field(default="runyard", description="Begins every Redis key, channel and broker queue")
+
+    @field_validator("redis_url")
+    @classmethod
+    def _known_redis(cls, value: str) -> str:
+        if not value.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError("must begin with redis://, rediss:// or unix://")
+        return value
+
+
 class AuthSettings(_Environment):
     """How a gateway tells who calls, and all that `runyard token` needs."""
 
@@ -100,10 +114,8 @@ class AuthSettings(_Environment):
         return self
 
 
-class Settings(AuthSettings, DatabaseSettings):
-    redis_url: str = Field(description="Where frames live: redis://, rediss:// or unix://")
+class Settings(AuthSettings, StateSettings):
     broker_url: str = Field(description="Where messages live: amqp(s):// or redis(s):// or unix://")
-    prefix: str = Field(default="runyard", description="Begins every Redis key, channel and broker queue")
 
     cors_origins: Names = Field(default=(), description="Origins that browsers may call from, comma-separated")
     host: str = Field(default="127.0.0.1", description="Address the gateway listens on")
@@ -148,13 +160,6 @@ class Settings(AuthSettings, DatabaseSettings):
     def _part_of_names(cls, value: str) -> str:
         if PART.fullmatch(value) is None:
             raise ValueError(f"must be {PART_RULE}")
-        return value
-
-    @field_validator("redis_url")
-    @classmethod
-    def _known_redis(cls, value: str) -> str:
-        if not value.startswith(("redis://", "rediss://", "unix://")):
-            raise ValueError("must begin with redis://, rediss:// or unix://")
         return value
 
     @field_validator("broker_url")

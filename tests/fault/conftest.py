@@ -7,6 +7,7 @@ import pytest
 from tests.contract.queue_sides import RabbitmqSide, RedisSide, rabbitmq_side, redis_side
 from tests.fault.crew import Crew, working
 from tests.fault.gateways import starting_gateways
+from tests.fault.soundness import assert_sound
 from tests.integration.stack import Stack, postgres_and_redis, postgres_redis_and_rabbitmq
 
 Side = RedisSide | RabbitmqSide
@@ -34,6 +35,14 @@ def stack(fleet: Fleet) -> Iterator[Stack]:
     """What one test scripted is forgotten after it."""
     with fleet.stack.used_by_one_test():
         yield fleet.stack
+
+
+@pytest.fixture(autouse=True)
+async def sound(request: pytest.FixtureRequest) -> AsyncIterator[None]:
+    """After every case, once its workers have left: nothing is broken. A test need not ask for it."""
+    yield
+    for stack in {id(used): used for used in request.node.funcargs.values() if isinstance(used, Stack)}.values():
+        await assert_sound(stack)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from tests.fault.soundness import assert_sound
 from tests.integration.processes import Process, eventually
 from tests.integration.stack import Stack
 
@@ -89,4 +90,5 @@ async def working(stack: Stack) -> AsyncIterator[Crew]:
     async with AsyncExitStack() as exits:
         crew = Crew(stack, exits)
         yield crew
+        await assert_sound(stack)  # while there are workers to end what was left
         await crew.leave()

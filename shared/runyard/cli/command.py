@@ -2,12 +2,14 @@
 
 import importlib.metadata
 import sys
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
 from runyard.cli.process import ChildExitedError
 from runyard.errors import StartError
+from runyard.fsck.findings import CouldNotLookError
 
 app = typer.Typer(
     help="Runs LLM agents on a fleet.",
@@ -99,10 +101,28 @@ def revoke_key(name: Annotated[str, typer.Argument(help="What it is known by.")]
     revoke(name)
 
 
+@app.command()
+def fsck(
+    run: Annotated[str | None, typer.Option(help="Look at this run alone.", show_default=False)] = None,
+    since: Annotated[
+        datetime | None, typer.Option(help="Look at runs that were active since then (UTC).", show_default=False)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print each finding as a line of JSON.")] = False,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds to wait for what the system mends by itself.")] = 25,
+) -> None:
+    """Look for what is broken in the database and in Redis, while the system runs. Changes nothing.
+
+    Exit code 0: nothing is broken; 1: what was printed is; 2: it could not look.
+    """
+    from runyard.cli import fsck as command
+
+    raise typer.Exit(command.run(run_id=run, since=since, as_json=json, grace_s=grace))
+
+
 def main() -> None:
     """The entry point: what cannot go on is told in one line."""
     try:
         app()
-    except (StartError, ChildExitedError) as error:
+    except (StartError, CouldNotLookError, ChildExitedError) as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, StartError) else 1)
+        sys.exit(1 if isinstance(error, ChildExitedError) else 2)

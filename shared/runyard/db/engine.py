@@ -148,8 +148,23 @@ class Database:
         Raises:
             StoreUnavailable: the database did not answer twice in a row.
         """
-        options = {"runyard_read": True} if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"}
+        options: dict[str, Any] = {"runyard_read": True} if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"}
+        return await self._read(options, work, *args, **kwargs)
 
+    async def snapshot(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function that only reads; no lock is taken, all of its statements see the same moment.
+
+        Raises:
+            StoreUnavailable: the database did not answer twice in a row.
+        """
+        options: dict[str, Any] = (
+            {"runyard_read": True}  # in WAL the first statement fixes what a transaction sees
+            if self.is_sqlite
+            else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        )
+        return await self._read(options, work, *args, **kwargs)
+
+    async def _read(self, options: dict[str, Any], work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         async def attempt() -> T:
             async with self._engine.connect() as connection:
                 return await work(await connection.execution_options(**options), *args, **kwargs)

@@ -1,0 +1,56 @@
+"""Workers that hold runs, and whether their beats move while one watches."""
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard.db.engine import Database
+from runyard.db.tables import RUNNING, agent_runs, workers
+from runyard.fsck.findings import Code, Finding
+
+_held = sa.select(agent_runs.c.id, agent_runs.c.worker_id, agent_runs.c.invocation_id).where(
+    agent_runs.c.status == RUNNING, agent_runs.c.worker_id.in_(sa.bindparam("workers", expanding=True))
+)
+
+
+class Beats:
+    """`silent`: workers whose beats have not moved since the first look, by their ids, with their beats."""
+
+    def __init__(self, database: Database) -> None:
+        self.silent: dict[str, int] = {}
+        self._database = database
+
+    async def first_look(self, run_id: str | None) -> None:
+        """At all who hold runs, or at the one that holds this run."""
+        self.silent = await self._database.read(_beats_of_holders, run_id)
+
+    async def look_again(self) -> None:
+        """Whose beat moved lives; who holds nothing any more, or was buried, does not matter."""
+        if self.silent:
+            now = await self._database.read(_beats_of_holders, None)
+            self.silent = {worker: beat for worker, beat in self.silent.items() if now.get(worker) == beat}
+
+    async def findings(self) -> list[Finding]:
+        """The runs that silent workers hold."""
+        return await self._database.read(_runs_of, self.silent) if self.silent else []
+
+
+async def _beats_of_holders(connection: AsyncConnection, run_id: str | None) -> dict[str, int]:
+    holds = sa.select(agent_runs.c.worker_id).where(agent_runs.c.worker_id.is_not(None))
+    if run_id is not None:
+        holds = holds.where(agent_runs.c.id == run_id)
+    statement = sa.select(workers.c.id, workers.c.beat).where(workers.c.id.in_(holds))
+    return {row.id: row.beat for row in await connection.execute(statement)}
+
+
+async def _runs_of(connection: AsyncConnection, silent: dict[str, int]) -> list[Finding]:
+    rows = await connection.execute(_held, {"workers": list(silent)})
+    return [
+        Finding(
+            code=Code.WORKER_SILENT,
+            detail=f"its worker's beat stands at {silent[row.worker_id]}",
+            run_id=row.id,
+            invocation_id=row.invocation_id,
+            worker_id=row.worker_id,
+        )
+        for row in rows
+    ]

@@ -1,0 +1,20 @@
+"""`runyard fsck` on a stack: what the database and Redis hold fits together, whatever has happened to it."""
+
+from tests.integration.stack import Stack
+
+from runyard.db.engine import Database
+from runyard.fsck.inspection import Inspection, Scope
+from runyard.streams.connect import connect
+
+
+async def assert_sound(stack: Stack) -> None:
+    """Of all its runs. What the system is about to mend it is given the time for."""
+    backing = stack.backing
+    database, client = Database(backing.database_url, pool_size=1), connect(backing.redis_url)
+    try:
+        inspection = Inspection(database, client, prefix=backing.prefix)
+        found = [finding.to_line() async for finding in inspection.findings(Scope())]
+    finally:
+        await client.aclose()
+        await database.close()
+    assert found == [], "fsck finds these broken"
