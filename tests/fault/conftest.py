@@ -10,6 +10,8 @@ from tests.fault.gateways import starting_gateways
 from tests.fault.soundness import assert_sound
 from tests.integration.stack import Stack, postgres_and_redis, postgres_redis_and_rabbitmq
 
+from runyard.clock import now_ms
+
 Side = RedisSide | RabbitmqSide
 
 BROKERS = {"redis": (postgres_and_redis, redis_side), "rabbitmq": (postgres_redis_and_rabbitmq, rabbitmq_side)}
@@ -40,9 +42,10 @@ def stack(fleet: Fleet) -> Iterator[Stack]:
 @pytest.fixture(autouse=True)
 async def sound(request: pytest.FixtureRequest) -> AsyncIterator[None]:
     """After every case, once its workers have left: nothing is broken. A test need not ask for it."""
+    began_ms = now_ms()
     yield
     for stack in {id(used): used for used in request.node.funcargs.values() if isinstance(used, Stack)}.values():
-        await assert_sound(stack)
+        await assert_sound(stack, since_ms=began_ms)
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ from tests.fault.soundness import assert_sound
 from tests.integration.processes import Process, eventually
 from tests.integration.stack import Stack
 
+from runyard.clock import now_ms
+
 
 class Crew:
     """A worker is a process; each row that it has in the database is one of its lives."""
@@ -88,7 +90,7 @@ def lives(worker: Process) -> set[str]:
 @asynccontextmanager
 async def working(stack: Stack) -> AsyncIterator[Crew]:
     async with AsyncExitStack() as exits:
-        crew = Crew(stack, exits)
+        crew, began_ms = Crew(stack, exits), now_ms()
         yield crew
-        await assert_sound(stack)  # while there are workers to end what was left
+        await assert_sound(stack, since_ms=began_ms)  # while there are workers to end what was left
         await crew.leave()
