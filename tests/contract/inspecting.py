@@ -1,6 +1,7 @@
 """A worker's core with runs on it that `runyard fsck` looks at, and hands that break what they hold."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,10 +23,10 @@ async def lookup() -> str:
     return "three pages"
 
 
-async def two_steps(worker: Worker) -> Settled:
+async def two_steps(worker: Worker, **turn: Any) -> Settled:
     """A run that has looked something up: user, assistant with a call, user with its result, assistant."""
     worker.script(asks(tool_use("a", "lookup"), saying="Let me look. "), says("Found ", "it."), tools=[lookup])
-    return await worker.run()
+    return await worker.run(**turn)
 
 
 def inspection(worker: Worker) -> Inspection:
@@ -49,6 +50,15 @@ async def execute(worker: Worker, *statements: str, **parameters: Any) -> None:
             await connection.execute(sa.text(statement), parameters)
 
     await worker.database.write(work)
+
+
+@asynccontextmanager
+async def kept_for_ever(worker: Worker, *keys: str) -> AsyncIterator[None]:
+    for key in keys:
+        await worker.store._client.persist(key)
+    yield
+    for key in keys:
+        await worker.store._client.pexpire(key, RETAIN_MS)
 
 
 async def rewrite(worker: Worker, stream_id: str, change: Callable[[Frame], Frame | None]) -> None:

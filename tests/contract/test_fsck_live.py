@@ -30,6 +30,7 @@ pytestmark = pytest.mark.anyio
 
 RUNS = 8
 ROUNDS = 3
+BEAT_S = 0.1
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +69,7 @@ async def test_a_system_under_load_is_sound(worker: Worker) -> None:
     async def beat_on() -> None:
         while not ended.is_set():
             await beat(worker)
+            await asyncio.sleep(BEAT_S)
 
     async def one_after_the_other() -> None:
         for _ in range(ROUNDS):

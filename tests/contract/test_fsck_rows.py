@@ -4,15 +4,19 @@ from typing import Any
 
 import pytest
 from tests.contract import store
-from tests.contract.inspecting import codes, execute, found, inspection, two_steps
+from tests.contract.inspecting import codes, execute, found, inspection, kept_for_ever, two_steps
 from tests.contract.worker import Settled, Worker
+from tests.fakes.rows import tool_use
 
+from runyard.blocks import tool_result
 from runyard.db import claims
 from runyard.fsck import snapshots
 from runyard.fsck.findings import Code, CouldNotLookError
 from runyard.fsck.inspection import Scope
+from runyard.history import HistoryMessage
 from runyard.lifecycle.accept import accept_turn
 from runyard.lifecycle.cancelling import cancel_run
+from runyard.lifecycle.editing import append_messages, clear_messages
 
 pytestmark = pytest.mark.anyio
 
@@ -43,10 +47,11 @@ IN_ROW_3 = "UPDATE agent_messages SET content = :content WHERE seq = 3"
 BROKEN: list[tuple[Code, list[str], dict[str, Any]]] = [
     (Code.RUN_STATUS, ["UPDATE agent_runs SET status = 'failed'"], {}),
     (Code.RUN_STATUS, ["UPDATE agent_runs SET invocation_id = 'inv_none'"], {}),
+    (Code.TRANSCRIPT_ORDER, ["UPDATE agent_messages SET invocation_id = 'inv_none' WHERE seq = 3"], {}),
     (Code.INVOCATION_RESULT, ["UPDATE agent_invocations SET result = NULL"], {}),
     (Code.INVOCATION_RESULT, ["UPDATE agent_invocations SET last_seq = 9"], {}),
-    (Code.TOTALS, ["UPDATE agent_runs SET steps = 7"], {}),
-    (Code.TOTALS, ["UPDATE agent_runs SET usage = :usage"], {"usage": OTHER_USAGE}),
+    (Code.TOTALS, ["UPDATE agent_runs SET steps = 1"], {}),
+    (Code.TOTALS, ["UPDATE agent_runs SET usage = :usage"], {"usage": "{}"}),
     (Code.TOTALS, ["UPDATE agent_messages SET usage = :usage WHERE seq = 2"], {"usage": OTHER_USAGE}),
     (Code.INPUT_FOLDED, ["UPDATE agent_inputs SET folded_in_seq = 9"], {}),
     (Code.INPUT_FOLDED, ["UPDATE agent_inputs SET folded_in_seq = 2"], {}),
@@ -145,6 +150,18 @@ async def test_a_call_that_waits_to_be_next_is_not_stranded(worker: Worker) -> N
     assert await codes(worker) == [Code.STREAM_OPEN]  # whose closing the canceller owes
 
 
+async def test_runs_that_callers_changed_by_hand_are_sound(worker: Worker, settled: Settled) -> None:
+    history = [HistoryMessage(role="user", content="hi"), HistoryMessage(role="assistant", content=[tool_use("b")])]
+    history += [HistoryMessage(role="user", content=[tool_result("b", "done", is_error=False)])]
+    await worker.database.write(append_messages, settled.run.id, store.OWNER, history, at=store.AT + 5)
+    assert await codes(worker) == []
+    await two_steps(worker, continues=settled.run.id)
+    assert await codes(worker) == []
+    streams = await worker.database.write(clear_messages, settled.run.id, store.OWNER, at=store.AT + 6)
+    await worker.store.forget(streams)
+    assert await codes(worker) == []
+
+
 async def test_findings_tell_nothing_of_what_was_said(worker: Worker, settled: Settled) -> None:
     await execute(worker, "UPDATE agent_messages SET content = :content WHERE seq <> 2", content='[{"type": "secret"}]')
     told = [finding.to_line() for finding in await found(worker)]
@@ -161,21 +178,21 @@ async def test_every_page_is_looked_at(worker: Worker, monkeypatch: pytest.Monke
         monkeypatch.setattr(snapshots, name, value)
     monkeypatch.setattr(snapshots, "_page", snapshots._page.limit(snapshots.RUNS_A_PAGE))
     runs = sorted([(await two_steps(worker)).run.id for _ in range(5)])
-    await execute(worker, "UPDATE agent_runs SET steps = 7")
+    await execute(worker, "UPDATE agent_runs SET steps = 1")
     assert [finding.run_id for finding in await found(worker)] == runs
 
 
 async def test_one_run_alone(worker: Worker, settled: Settled) -> None:
     other = await two_steps(worker)
-    await worker.store._client.persist(worker.store.keys.frames(settled.invocation.stream_id))
-    await execute(worker, "UPDATE agent_runs SET steps = 7 WHERE id = :run", run=settled.run.id)
-    assert await codes(worker, run_id=settled.run.id) == [Code.TOTALS]
-    assert await codes(worker, run_id=other.run.id) == []
+    await execute(worker, "UPDATE agent_runs SET steps = 1 WHERE id = :run", run=settled.run.id)
+    async with kept_for_ever(worker, worker.store.keys.frames(settled.invocation.stream_id)):
+        assert await codes(worker, run_id=settled.run.id) == [Code.TOTALS]
+        assert await codes(worker, run_id=other.run.id) == []
     with pytest.raises(CouldNotLookError, match="there is no run run_none"):
         await found(worker, run_id="run_none")
 
 
 async def test_runs_that_were_active_since(worker: Worker, settled: Settled) -> None:
-    await execute(worker, "UPDATE agent_runs SET steps = 7")
+    await execute(worker, "UPDATE agent_runs SET steps = 1")
     assert await codes(worker, since_ms=settled.run.last_activity_at) == [Code.TOTALS]
     assert await codes(worker, since_ms=settled.run.last_activity_at + 1) == []

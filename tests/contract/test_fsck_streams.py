@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.contract import store
-from tests.contract.inspecting import codes, execute, found, rewrite, set_meta, two_steps
+from tests.contract.inspecting import codes, execute, found, kept_for_ever, rewrite, set_meta, two_steps
 from tests.contract.worker import Settled, Worker
 from tests.fakes.databases import Fault
 from tests.fakes.provider import asks, says
@@ -142,11 +142,13 @@ async def test_keys_that_stay_for_ever(worker: Worker, settled: Settled) -> None
     client, keys = worker.store._client, worker.store.keys
     await client.set(f"{keys.prefix}:broker:default", "the broker's own")
     assert await codes(worker) == []
-    await client.persist(keys.meta(settled.invocation.stream_id))
-    (finding,) = await found(worker)
-    assert (finding.code, finding.key) == (Code.KEY_TTL, keys.meta(settled.invocation.stream_id))
-    await client.persist(keys.finished)
-    assert await codes(worker) == [Code.KEY_TTL] * 2
+    meta = keys.meta(settled.invocation.stream_id)
+    async with kept_for_ever(worker, meta):
+        (finding,) = await found(worker)
+        assert (finding.code, finding.key) == (Code.KEY_TTL, meta)
+        async with kept_for_ever(worker, keys.finished):
+            assert await codes(worker) == [Code.KEY_TTL] * 2
+    assert await codes(worker) == []
 
 
 # Streams with a history --------------------------------------------------------------------------------------------

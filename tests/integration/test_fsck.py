@@ -78,11 +78,11 @@ async def test_a_system_at_work_is_sound(stack: Stack, unique: str) -> None:
 async def test_what_is_broken_is_printed_with_its_ids(stack: Stack) -> None:
     result = await short_run(stack)
     run_id, invocation_id, stream_id = result["runId"], result["invocationId"], result["streamId"]
-    stack.execute("UPDATE agent_runs SET steps = 7 WHERE id = :run", run=run_id)
+    stack.execute("UPDATE agent_runs SET steps = 0 WHERE id = :run", run=run_id)
     stack.redis.hset(f"{stack.backing.prefix}:stream:{stream_id}:meta", "state", "live")
     plain = await fsck(stack, "--run", run_id, "--grace", "0")
     as_json = await fsck(stack, "--run", run_id, "--grace", "0.1", "--json")
-    counts, is_open = "the run counts 7 steps, its invocations 1", "it is settled, and its stream is not closed"
+    counts, is_open = "the run counts 0 steps, its invocations 1", "it is settled, and its stream is not closed"
     assert plain.findings == [
         f"totals {run_id}: {counts}",
         f"stream-open {run_id} {invocation_id} {stream_id}: {is_open}",

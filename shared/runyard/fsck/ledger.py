@@ -23,7 +23,7 @@ def check_ledger(snapshot: Snapshot) -> Iterator[Finding]:
             continue
         calls = ledger.pop(row.seq, [])
         if not _same_calls(row, calls):
-            invocation = snapshot.invocation_by_id.get(row.invocation_id)
+            invocation = snapshot.invocation_of(row)
             detail = f"its {len(calls)} calls of row {row.seq} are not those that the row asks for"
             yield snapshot.finding(Code.LEDGER_CALLS, detail, invocation)
             continue
@@ -44,7 +44,7 @@ def _same_calls(row: Message, calls: Sequence[Call]) -> bool:
 def _check_results(
     snapshot: Snapshot, row: Message, calls: Sequence[Call], answers: Message | None
 ) -> Iterator[Finding]:
-    invocation = snapshot.invocation_by_id.get(row.invocation_id)
+    invocation = snapshot.invocation_of(row)
     results = {
         block["tool_use_id"]: block
         for block in (as_blocks(answers.content) if answers is not None else ())

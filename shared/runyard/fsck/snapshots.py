@@ -34,13 +34,17 @@ class Snapshot:
     calls: Sequence[Call]
 
     @cached_property
-    def invocation_by_id(self) -> dict[str, Invocation]:
+    def _by_id(self) -> dict[str | None, Invocation]:
         return {invocation.id: invocation for invocation in self.invocations}
 
-    @cached_property
+    @property
     def newest(self) -> Invocation | None:
         """The invocation that the run's row names."""
-        return self.invocation_by_id.get(self.run.invocation_id)
+        return self.invocation_of(self.run)
+
+    def invocation_of(self, row: Run | Message | Input) -> Invocation | None:
+        """The one that this row names. History that a caller brought along names none."""
+        return self._by_id.get(row.invocation_id)
 
     def may_be_open(self, row: Message) -> bool:
         """Whether calls of this row may still be without results: the run is at them."""

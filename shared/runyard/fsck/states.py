@@ -10,6 +10,8 @@ from runyard.fsck.findings import Code, Finding
 from runyard.fsck.snapshots import Snapshot
 from runyard.runs import BUSY, SETTLED, CallState, RunStatus
 
+_AT_REST = SETTLED | {RunStatus.IDLE}
+
 
 def check_states(snapshot: Snapshot) -> Iterator[Finding]:
     yield from _check_run(snapshot)
@@ -20,7 +22,7 @@ def check_states(snapshot: Snapshot) -> Iterator[Finding]:
             yield from _check_replacement(snapshot, invocation)
     for item in snapshot.inputs:
         if item.folded_in_seq is None and (reason := _why_stranded(snapshot, item)):
-            opened = snapshot.invocation_by_id.get(item.invocation_id)
+            opened = snapshot.invocation_of(item)
             yield snapshot.finding(Code.INPUT_STRANDED, f"the input {item.id} waits, and {reason}", opened)
     yield from _check_folded(snapshot)
 
@@ -32,8 +34,10 @@ def _check_run(snapshot: Snapshot) -> Iterator[Finding]:
     elif run.worker_id is not None and not snapshot.has_worker:
         yield snapshot.finding(Code.RUN_WORKER, f"it runs on {run.worker_id}, which has no row")
     if newest is None:
-        yield snapshot.finding(Code.RUN_STATUS, f"its invocation {run.invocation_id} is not there")
-        return
+        if run.invocation_id is not None or run.status not in _AT_REST:
+            detail = f"it is {run.status}, and its invocation {run.invocation_id} is not there"
+            yield snapshot.finding(Code.RUN_STATUS, detail)
+        return  # nothing was asked of it yet, or it was cleared
     if newest.status is not run.status or (newest.settled_at is not None) != (run.status in SETTLED):
         settled = "settled" if newest.settled_at is not None else "not settled"
         detail = f"it is {run.status}, its invocation is {newest.status} and {settled}"
@@ -95,7 +99,7 @@ def _check_replacement(snapshot: Snapshot, invocation: Invocation) -> Iterator[F
 
 def _why_stranded(snapshot: Snapshot, item: Input) -> str | None:
     """None: what folds it, or hands it back, is still to come."""
-    invocation, newest = snapshot.invocation_by_id.get(item.invocation_id), snapshot.newest
+    invocation, newest = snapshot.invocation_of(item), snapshot.newest
     if invocation is None:
         return "its invocation is not there"
     if invocation.settled_at is None:
@@ -123,5 +127,5 @@ def _check_folded(snapshot: Snapshot) -> Iterator[Finding]:
             continue
         results = [block for block in as_blocks(row.content) if block["type"] == "tool_result"]
         if row.content != user_content(results, inputs):
-            invocation = snapshot.invocation_by_id.get(row.invocation_id)
+            invocation = snapshot.invocation_of(row)
             yield snapshot.finding(Code.INPUT_FOLDED, f"row {seq} does not hold {names} as it was sent", invocation)

@@ -1,7 +1,7 @@
-"""Steps and tokens: a run's are those of its invocations, and an invocation's cover those of its rows."""
+"""Steps and tokens: a run's cover those of its invocations, and an invocation's those of its rows."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from runyard.fsck.findings import Code, Finding
 from runyard.fsck.snapshots import Snapshot
@@ -9,7 +9,9 @@ from runyard.lifecycle.endings import own_answers
 
 
 def check_totals(snapshot: Snapshot) -> Iterator[Finding]:
-    """An invocation may count more than its rows do: calls of the model that failed, and answers that were empty."""
+    """An invocation may count more than its rows do: calls of the model that failed, and answers that were empty. A run
+    may count more than its invocations do: those that were cleared.
+    """
     run = snapshot.run
     for invocation in snapshot.invocations:
         answers = own_answers(snapshot.messages, invocation.id)
@@ -23,14 +25,10 @@ def check_totals(snapshot: Snapshot) -> Iterator[Finding]:
             detail = f"it counts fewer {', '.join(short)} than its rows have"
             yield snapshot.finding(Code.TOTALS, detail, invocation)
     steps = sum(invocation.steps for invocation in snapshot.invocations)
-    if run.steps != steps:
+    if run.steps < steps:
         yield snapshot.finding(Code.TOTALS, f"the run counts {run.steps} steps, its invocations {steps}")
-    usage = Counter[str]()
+    spent = Counter[str]()
     for invocation in snapshot.invocations:
-        usage.update(invocation.usage)
-    if _counted(run.usage) != _counted(usage):
-        yield snapshot.finding(Code.TOTALS, "the run's usage is not that of its invocations")
-
-
-def _counted(usage: Mapping[str, int]) -> dict[str, int]:
-    return {name: count for name, count in usage.items() if count}
+        spent.update(invocation.usage)
+    if short := [name for name, count in spent.items() if run.usage.get(name, 0) < count]:
+        yield snapshot.finding(Code.TOTALS, f"the run counts fewer {', '.join(short)} than its invocations")

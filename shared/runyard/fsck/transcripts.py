@@ -25,7 +25,7 @@ def _check_order(snapshot: Snapshot) -> Iterator[Finding]:
     elif snapshot.run.last_seq != len(rows):
         detail = f"it has {len(rows)} rows, and the run's last is {snapshot.run.last_seq}"
         yield snapshot.finding(Code.TRANSCRIPT_ORDER, detail)
-    if strange := [row.seq for row in rows if row.invocation_id not in snapshot.invocation_by_id]:
+    if strange := [row.seq for row in rows if row.invocation_id is not None and snapshot.invocation_of(row) is None]:
         yield snapshot.finding(Code.TRANSCRIPT_ORDER, f"the invocation of row {strange[0]} is not there")
 
 
@@ -34,7 +34,7 @@ def _check_calls(snapshot: Snapshot) -> Iterator[Finding]:
     asked: list[str] = []
     for row in snapshot.messages:
         given = Counter(_answered(row.content) if row.role == "user" else ())
-        invocation = snapshot.invocation_by_id.get(row.invocation_id)
+        invocation = snapshot.invocation_of(row)
         if wrong := [call_id for call_id in asked if given[call_id] != 1]:
             detail = f"row {row.seq} has not one result for each of {', '.join(wrong)}"
             yield snapshot.finding(Code.TRANSCRIPT_CALLS, detail, invocation)
@@ -43,7 +43,7 @@ def _check_calls(snapshot: Snapshot) -> Iterator[Finding]:
             yield snapshot.finding(Code.TRANSCRIPT_CALLS, detail, invocation)
         asked = call_ids(row.content) if row.role == "assistant" else []
     if asked and not snapshot.may_be_open(last := snapshot.messages[-1]):
-        invocation = snapshot.invocation_by_id.get(last.invocation_id)
+        invocation = snapshot.invocation_of(last)
         yield snapshot.finding(Code.TRANSCRIPT_CALLS, f"nothing answers {', '.join(asked)} of the last row", invocation)
 
 
