@@ -28,10 +28,12 @@ from runyard.lifecycle.accept import accept_turn
 from runyard.lifecycle.cancelling import cancel_run
 from runyard.runs import CallState, RunStatus
 from runyard_workers import calls, output
+from runyard_workers.flusher import Flusher
 from runyard_workers.providers.model import ThinkingDelta, Usage, UsageSoFar
 
 pytestmark = pytest.mark.anyio
 
+LONG_S = 3600.0
 COUNTED = UsageSoFar(Usage(input_tokens=27, output_tokens=1), MODEL)
 
 
@@ -191,6 +193,24 @@ async def test_text_that_redis_has_lost_is_told_anew(worker: Worker, monkeypatch
     settled = (await run.settled()).check(seen=seen)
     assert settled.order == ["rewind", "", "message", "result"]
     assert cancelled(settled)["text"] == "It is so"
+
+
+async def test_a_redis_that_has_been_away_for_long_is_not_waited_for(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "FLUSH_BEFORE_COMMIT_S", LONG_S)
+    monkeypatch.setattr(Flusher, "away_s", LONG_S)
+    begun = asyncio.Event()
+    worker.script([*says("It is ", "so")[:2], begun.set, asyncio.Event()])
+    run = await start(worker)
+    await reached(begun)
+    worker.store.away = True
+    await run.cancel()
+    await run.crew.left()
+    worker.store.away = False
+    settled = await run.settled()
+    assert cancelled(settled)["text"] == "It is so"
+    assert settled.order == ["status", "message", "", "", "message", "result"]
 
 
 # Tools -------------------------------------------------------------------------------------------------------------

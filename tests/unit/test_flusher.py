@@ -146,6 +146,23 @@ async def test_a_stream_with_frames_that_was_written_as_a_new_one_is_broken(
     assert store.texts(SID) == [(1, b"a")]
 
 
+async def test_it_tells_for_how_long_redis_is_away(flusher: Flusher, store: FakeFrameStore) -> None:
+    writer = flusher.open(SID, 1)
+    writer.write(text("a"))
+    assert await writer.flush()
+    assert flusher.away_s == 0
+    store.away = True
+    writer.write(text("b"))
+    await store.next_call()
+    await store.next_call()
+    first = flusher.away_s
+    await store.next_call()
+    assert 0 < first < flusher.away_s
+    store.away = False
+    assert await writer.flush()
+    assert flusher.away_s == 0
+
+
 async def test_frames_wait_for_redis_and_arrive_once(flusher: Flusher, store: FakeFrameStore) -> None:
     writer = flusher.open(SID, 1)
     writer.write(text("a"))

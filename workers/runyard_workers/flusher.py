@@ -49,7 +49,7 @@ class Flusher:
         self._ready: dict[StreamWriter, None] = {}  # in the order in which they became so
         self._wake = asyncio.Event()
         self._buffered_bytes = 0
-        self._away = False
+        self._away_since: float | None = None
 
     def open(self, stream_id: str, generation: int) -> StreamWriter:
         """A new stream may be written to at once, from number 1; another one after `await writer.opened()`."""
@@ -63,6 +63,11 @@ class Flusher:
         self._writers.add(writer)
         self._make_ready(writer)
         return writer
+
+    @property
+    def away_s(self) -> float:
+        """For how long Redis has not answered; 0 while it does."""
+        return 0.0 if self._away_since is None else asyncio.get_running_loop().time() - self._away_since
 
     async def run(self) -> None:
         """Until cancelled: what is unsent then is dropped."""
@@ -132,8 +137,9 @@ class Flusher:
                 self._make_ready(writer)
 
     def _note(self, *, away: bool, reason: str = "") -> None:
-        if away and not self._away:
+        if away and self._away_since is None:
+            self._away_since = asyncio.get_running_loop().time()
             log.warning("frames.away", reason=reason, buffered_bytes=self._buffered_bytes)
-        elif self._away and not away:
+        elif self._away_since is not None and not away:
+            self._away_since = None
             log.info("frames.back", buffered_bytes=self._buffered_bytes)
-        self._away = away

@@ -39,7 +39,8 @@ class Output:
         self._is_takeover = claim.is_takeover
         self._fresh = not claim.is_takeover
         self._sinks: dict[str | None, Sink] = {}
-        self.writer: StreamWriter = services.flusher.open(claim.invocation.stream_id, held.generation)
+        self._flusher = services.flusher
+        self.writer: StreamWriter = self._flusher.open(claim.invocation.stream_id, held.generation)
         if self._fresh:
             self.status("running")
             self.message(claim.run.last_seq, "user")
@@ -118,14 +119,14 @@ class Output:
 
     async def flushed(self, streamed: StreamedTurn, rows: Sequence[Message]) -> StreamedTurn:
         """Before a turn is committed: wait for its frames, at most 2 s; where they were lost, write its text again."""
-        await self.writer.flush(FLUSH_BEFORE_COMMIT_S)
+        await self._arrived()
         if not self.writer.broken:
             return streamed
         await self._reset(rows)
         first_frame = self.writer.last + 1
         if text := text_of(streamed.turn.content):
             self.writer.write(text_payload(text))
-            await self.writer.flush(FLUSH_BEFORE_COMMIT_S)
+            await self._arrived()
         return replace(streamed, first_frame=first_frame, last_frame=self.writer.last)
 
     async def flush(self) -> bool:
@@ -134,7 +135,11 @@ class Output:
         It waits 2 s for that; False: some of it has not arrived.
         """
         self._shut_all()
-        return await self.writer.flush(FLUSH_BEFORE_COMMIT_S)
+        return await self._arrived()
+
+    async def _arrived(self) -> bool:
+        """Whether Redis has all that was written. Of one that has been away for as long nothing more is awaited."""
+        return await self.writer.flush(max(0.0, FLUSH_BEFORE_COMMIT_S - self._flusher.away_s))
 
     def kept_last(self, rows: Sequence[Message]) -> int:
         """The number of the last frame that nothing need take back."""
