@@ -29,7 +29,16 @@ from tests.standin import (
 
 from runyard.errors import ModelNotConfigured, ProviderError, ProviderUnavailable
 from runyard_workers.providers.demo import DemoProvider
-from runyard_workers.providers.model import Activity, ModelEvent, ModelRequest, Provider, TextDelta, ThinkingDelta, Turn
+from runyard_workers.providers.model import (
+    Activity,
+    ModelEvent,
+    ModelRequest,
+    Provider,
+    TextDelta,
+    ThinkingDelta,
+    Turn,
+    UsageSoFar,
+)
 from runyard_workers.providers.registry import Providers
 
 pytestmark = pytest.mark.anyio
@@ -214,10 +223,12 @@ async def test_a_run_of_the_demo_model_goes_on_with_a_real_one() -> None:
 
 
 async def test_many_streams_at_once() -> None:
+    """More than the 100 connections that the HTTP clients open by themselves: only the worker's slots limit them."""
+    many = 120
     async with Standin() as standin, provider(standin.base_url) as model:
-        standin.answers(*(says("a", hold("all"), "b") for _ in range(40)))
-        reading = [asyncio.create_task(turn_of(model)) for _ in range(40)]
-        await standin.gate("all").reached(40)
+        standin.answers(*(says("a", hold("all"), "b") for _ in range(many)))
+        reading = [asyncio.create_task(turn_of(model)) for _ in range(many)]
+        await standin.gate("all").reached(many)
         standin.gate("all").release()
         turns = await asyncio.gather(*reading)
         assert all(turn.content == [{"type": "text", "text": "ab"}] for turn in turns)
@@ -245,6 +256,18 @@ async def test_breaking_off_closes_the_providers_connection() -> None:
             async for one in events:
                 if isinstance(one, TextDelta):
                     break
+        assert await (await standin.request(1)).ended() is Ending.CLIENT_CLOSED
+
+
+async def test_closing_the_provider_fails_its_open_streams() -> None:
+    async with Standin() as standin:
+        standin.answers(says("a", hold("g"), "b"))
+        async with provider(standin.base_url) as model:
+            events = model.stream(request())
+            assert isinstance(await anext(events), UsageSoFar)
+        with pytest.raises(ProviderUnavailable, match="ended early"):
+            async with asyncio.timeout(GUARD_S):
+                [_ async for _ in events]
         assert await (await standin.request(1)).ended() is Ending.CLIENT_CLOSED
 
 
@@ -423,6 +446,71 @@ async def test_a_body_without_an_end_holds_no_turn_back() -> None:
     async with listening(plays(BODY, then=over)) as url, provider(url) as model:
         assert (await turn_of(model)).stop_reason == "end_turn"
         over.set()
+
+
+async def test_a_body_whose_framing_breaks_is_no_end() -> None:
+    """The client says nothing to a reader that waits as it breaks: that one is left to the loop's watch of silence."""
+    broken, begun = asyncio.Event(), asyncio.Event()
+
+    async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        half = BODY[: len(BODY) // 2]
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n" % (len(half), half))
+        await begun.wait()
+        writer.write(b"no length\r\n" + BODY)
+        await reader.read()  # the client has closed its end
+        broken.set()
+        writer.close()
+
+    async with listening(break_off) as url, provider(url) as model, asyncio.timeout(GUARD_S):
+        events = model.stream(request())
+        await anext(events)
+        begun.set()
+        await broken.wait()
+        with pytest.raises(ProviderUnavailable, match="ended early"):
+            [_ async for _ in events]
+
+
+async def test_an_answer_that_is_no_http() -> None:
+    async with listening(plays(b"", status="what?")) as url, provider(url) as model:
+        assert isinstance(await failure_of(model), ProviderUnavailable)
+
+
+async def test_a_connection_that_closes_before_it_answers() -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.close()
+
+    async with listening(hang_up) as url, provider(url) as model:
+        assert isinstance(await failure_of(model), ProviderUnavailable)
+
+
+async def test_a_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n"))
+        await plays(BODY)(reader, writer)
+
+    async with listening(forward) as url:
+        monkeypatch.setenv("HTTP_PROXY", url)
+        async with provider("http://provider.example") as model:
+            assert (await turn_of(model)).stop_reason == "end_turn"
+    assert asked == [b"POST http://provider.example/v1/messages HTTP/1.1\r\n"]
+
+
+async def test_a_proxy_that_refuses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+
+    async with listening(refuse) as url:
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        async with provider("https://provider.example") as model:
+            error = await failure_of(model)
+    assert isinstance(error, ProviderUnavailable)
+    assert "ANTHROPIC_BASE_URL and the network" in error.message
 
 
 async def test_a_refusal_that_is_not_the_apis() -> None:

@@ -1,5 +1,5 @@
-"""The Messages API of Anthropic: its SDK makes the requests and types their errors, the bytes of a stream are ours to
-read, at half the CPU of the SDK's streaming helper.
+"""The Messages API of Anthropic: its SDK makes the requests and types their errors, over aiohttp; the bytes of a stream
+are ours to read. Both cost half the CPU of what they replace: httpx2's own transport and the SDK's streaming helper.
 """
 
 import asyncio
@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
+from runyard.errors import ProviderUnavailable
 from runyard_workers.providers.demo.thinking import without_demo_thinking
-from runyard_workers.providers.failures import no_stream
+from runyard_workers.providers.failures import cut_stream, no_stream
 from runyard_workers.providers.model import ModelEvent, ModelRequest, Turn
 from runyard_workers.providers.reading import read_turn
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
+    from httpx2 import Response
 
 _CONNECT_S = 10
-_IDLE_CONNECTIONS_MAX = 100
 _LAST_BYTES_S = 0.2
 _NO_STREAMS = frozenset({"text/html", "application/json"})
 
@@ -55,7 +56,7 @@ class AnthropicProvider:
                 if media_type in _NO_STREAMS:
                     raise no_stream(media_type)
                 async with (
-                    aclosing(response.http_response.aiter_bytes()) as chunks,
+                    aclosing(_chunks(response.http_response)) as chunks,
                     aclosing(read_turn(chunks, model=request.model)) as events,
                 ):
                     async for event in events:
@@ -74,16 +75,17 @@ def _open(api_key: str, base_url: str | None) -> "AsyncAnthropic":
 
     import runyard_workers.providers.sdk_errors  # noqa: F401 it is imported again where the loop must not wait
 
-    # No limit on a read: the loop watches the silence. No limit on connections: the worker's slots are one. No retries:
-    # they are the loop's too, which tells readers, honours a stop and goes on to the agent's next model.
+    # No limit on a read: the loop watches the silence. No limit on connections: the worker's slots are one, and aiohttp
+    # takes 0 for none (None would leave its own 100). No retries: they are the loop's too, which tells readers, honours
+    # a stop and goes on to the agent's next model.
     timeout = httpx2.Timeout(None, connect=_CONNECT_S)
-    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=_IDLE_CONNECTIONS_MAX)
+    limits = httpx2.Limits(max_connections=0)
     return anthropic.AsyncAnthropic(
         api_key=api_key,
         base_url=base_url,
         max_retries=0,
         timeout=timeout,
-        http_client=anthropic.DefaultAsyncHttpxClient(timeout=timeout, limits=limits),
+        http_client=anthropic.DefaultAioHttpClient(timeout=timeout, limits=limits),
     )
 
 
@@ -102,6 +104,16 @@ def _arguments(request: ModelRequest) -> dict[str, Any]:
     return arguments
 
 
+async def _chunks(response: "Response") -> AsyncGenerator[bytes, None]:
+    """Raises `ProviderUnavailable`, or the client's own error, when the connection ends before the body does."""
+    async with aclosing(response.aiter_bytes()) as chunks:
+        try:
+            async for chunk in chunks:
+                yield chunk
+        except RuntimeError as error:  # aiohttp's word for a connection that is gone, if nothing was waiting as it went
+            raise cut_stream() from error
+
+
 async def _read_to_end(chunks: AsyncGenerator[bytes, None]) -> None:
     # A body read to its end leaves the connection for the next request. The turn is whole: nothing here may lose it.
     from httpx2 import HTTPError
@@ -110,5 +122,5 @@ async def _read_to_end(chunks: AsyncGenerator[bytes, None]) -> None:
         async with asyncio.timeout(_LAST_BYTES_S):
             async for _ in chunks:
                 pass
-    except (TimeoutError, HTTPError):
+    except (TimeoutError, HTTPError, ProviderUnavailable):
         return
