@@ -86,6 +86,12 @@ class Hub:
         """There may be more in Redis than was heard of: look."""
         self._look_up(self._channel(stream_id))
 
+    def tell(self, stream_id: str, frame: Frame, *, as_of_s: float) -> None:
+        """Give all readers, those too that come later, an un-numbered frame, unless others have come since."""
+        window = self._windows.get(self._channel(stream_id))
+        if window is not None and window.heard_at_s < as_of_s:
+            window.tell(encode(frame))
+
     def finish(self, stream_id: str, frames: Sequence[Frame]) -> None:
         """Give all present readers these frames, whatever their cursors, and end their answers.
 

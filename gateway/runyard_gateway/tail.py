@@ -29,6 +29,7 @@ class Tail:
         self._window = window
         self._reader = reader
         self._draining = draining
+        self._noticed: bytes | None = None
         self._interrupted = False
         self._failure: RunyardError | None = None
         self._waiting: asyncio.Future[None] | None = None
@@ -110,6 +111,9 @@ class Tail:
             return Chunk(window.after(cursor), window.last, ended=window.closed)
         if window.closed:
             return Chunk(b"", cursor, ended=True)
+        if window.notice is not self._noticed:
+            self._noticed = window.notice
+            return None if window.notice is None else Chunk(window.notice, cursor, ended=False)
         return None
 
     async def _read_back(self, cursor: int) -> Chunk | None:

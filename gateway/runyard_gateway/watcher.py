@@ -1,7 +1,8 @@
 """Watches the rows of silent streams, so that no reader waits for a frame that will never come.
 
-One statement for all of them every 5 s, every second while Redis is away. A stream that should have ended is given its
-end from the rows: when Redis no longer has it, or when nobody has closed it for a while.
+One statement for all of them every 5 s, every second while Redis is away, and one that tells those who wait for a
+worker where they stand. A stream that should have ended is given its end from the rows: when Redis no longer has it, or
+when nobody has closed it for a while.
 """
 
 import asyncio
@@ -10,10 +11,12 @@ import time
 import structlog
 
 from runyard.db.engine import Database
+from runyard.db.positions import POSITION_MAX, queue_positions
 from runyard.db.reads import invocations_by_stream
 from runyard.db.records import Invocation
 from runyard.errors import RunNotFound, StoreUnavailable
 from runyard.frames import Frame, FrameEvent, event_payload
+from runyard.runs import RunStatus
 from runyard.streams.reader import FrameReader, StreamInfo, StreamState
 from runyard_gateway.from_rows import settled_frames
 from runyard_gateway.hub import Hub
@@ -47,6 +50,7 @@ class Watcher:
         if not stream_ids:
             self._unclosed_since.clear()
             return
+        began_s = time.monotonic()
         invocations = await self._database.read(invocations_by_stream, stream_ids)
         for stream_id in set(stream_ids) - invocations.keys():
             self._hub.finish(stream_id, [_gone(stream_id)])
@@ -62,6 +66,14 @@ class Watcher:
             else:
                 self._unclosed_since[stream_id] = since
                 self._hub.nudge(stream_id)  # its readers may be slow, or a batch was lost
+        await self._tell_positions([key for key in invocations if key not in settled], began_s)
+
+    async def _tell_positions(self, stream_ids: list[str], as_of_s: float) -> None:
+        """Those who wait for a worker are told where they stand."""
+        if not stream_ids:
+            return
+        for stream_id, position in (await self._database.read(queue_positions, stream_ids)).items():
+            self._hub.tell(stream_id, _queued(position), as_of_s=as_of_s)
 
     async def _kept(self, settled: dict[str, Invocation]) -> dict[str, StreamInfo]:
         """Those that Redis has; none while it is away."""
@@ -75,6 +87,11 @@ class Watcher:
     async def _end(self, invocation: Invocation) -> None:
         log.info("stream ended from its rows", stream_id=invocation.stream_id, invocation_id=invocation.id)
         self._hub.finish(invocation.stream_id, await settled_frames(self._database, invocation))
+
+
+def _queued(position: int) -> Frame:
+    known = {"position": position} if position < POSITION_MAX else {}
+    return Frame(0, *event_payload(FrameEvent.STATUS, {"status": RunStatus.QUEUED, **known}))
 
 
 def _gone(stream_id: str) -> Frame:

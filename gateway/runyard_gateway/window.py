@@ -34,6 +34,8 @@ class Window:
         self.closed = False
         self.farewell: bytes | None = None
         """What every watcher gets, whatever its cursor, and then nothing more."""
+        self.notice: bytes | None = None
+        """What every watcher is told once, beside the frames, as long as no further frame has come."""
         self.heard_at_s = now_s
         """When a frame came last, or the watch began."""
         self.known_at_s = now_s
@@ -45,6 +47,7 @@ class Window:
     def absorb(self, frames: Sequence[Frame], now_s: float) -> None:
         """A published batch: contiguous, not empty."""
         self.heard_at_s = self.known_at_s = now_s
+        self.notice = None
         first, last = frames[0].seq, frames[-1].seq
         if last <= self.last:
             return
@@ -67,6 +70,7 @@ class Window:
         if info is None:
             return
         if info.last > self.last:
+            self.notice = None
             self._begin_after(info.last)
         self.closed = self.closed or info.state is StreamState.CLOSED
         self.wake()
@@ -85,6 +89,11 @@ class Window:
         self._joined = (0, 0, b"")
         if cursor > self.start:
             self._drop(min(cursor, self.last) - self.start)
+
+    def tell(self, notice: bytes) -> None:
+        if notice != self.notice:
+            self.notice = notice
+            self.wake()
 
     def end_with(self, farewell: bytes) -> None:
         self.farewell = farewell

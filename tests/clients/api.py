@@ -22,10 +22,13 @@ class StreamEnded(AssertionError):
 
 @dataclass(kw_only=True)
 class Reading:
-    """A streamed answer, read event by event. `events` is all that was read so far."""
+    """A streamed answer, read event by event. `events` is all that was read so far, but for `notices`: what a gateway
+    says beside the stream to those who wait, at any moment.
+    """
 
     response: httpx2.Response
     events: list[Event] = field(default_factory=list)
+    notices: list[Event] = field(default_factory=list)
     answer: AnswerText = field(default_factory=AnswerText)
     parser: EventStreamParser = field(default_factory=EventStreamParser)
     _ready: list[Event] = field(default_factory=list)
@@ -88,7 +91,8 @@ class Reading:
         received = await anext(self._bytes, None)
         if received is None:
             return False
-        self._ready += self.parser.feed(received)
+        for event in self.parser.feed(received):
+            (self.notices if event.type == "status" and event.id is None else self._ready).append(event)
         return True
 
 

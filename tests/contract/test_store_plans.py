@@ -31,6 +31,7 @@ from runyard.db.closes import late_closes, mark_closed
 from runyard.db.deaths import bury
 from runyard.db.engine import Database
 from runyard.db.migrate import upgrade
+from runyard.db.positions import queue_positions
 from runyard.db.turns import Held
 from runyard.db.workers import beat
 from runyard.ids import InvocationId, RunId, WorkerId
@@ -100,6 +101,11 @@ async def one_stream(connection: Any) -> None:
     await reads.accepted_run(connection, "inv_1")
 
 
+async def waiting_streams(connection: Any) -> None:
+    found = await queue_positions(connection, [f"st_{number}" for number in range(200)])
+    assert len(found) == 20
+
+
 async def acceptance(connection: Any) -> None:
     await accept_turn(connection, new_turn(session_id="s1"))
     await accept_turn(connection, FREE)
@@ -137,6 +143,7 @@ EXPECTED: dict[Work, set[str]] = {
     owned_runs: {"ix_agent_runs_owner"},
     one_run: {"ix_agent_invocations_run", "ix_agent_inputs_unfolded"},
     one_stream: {"agent_invocations"},
+    waiting_streams: {"ix_agent_runs_claim"},
     acceptance: {"uq_agent_runs_session"},
     whole_turn: set(),
     hand_over: set(),
@@ -157,7 +164,7 @@ async def test_no_table_is_read_from_end_to_end(full_database: Database, work: W
         assert index in found, found
 
 
-WHOLE_TABLE = re.compile(r"Seq Scan on agent_|^SCAN (agent_\w+|queued|head|running)$", re.MULTILINE)
+WHOLE_TABLE = re.compile(r"Seq Scan on agent_|^SCAN (agent_\w+|queued|head|running|ahead)$", re.MULTILINE)
 """Of `workers`, too few for an index, Postgres reads every row."""
 
 

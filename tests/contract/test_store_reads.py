@@ -15,6 +15,7 @@ from tests.contract.store import (
     held,
     new_turn,
     registered,
+    run_and_invocation,
     settle,
 )
 
@@ -22,6 +23,7 @@ from runyard.db import reads
 from runyard.db.boundaries import append_results
 from runyard.db.claims import Claim
 from runyard.db.engine import Database
+from runyard.db.positions import POSITION_MAX, queue_positions
 from runyard.db.records import Invocation, Run
 from runyard.db.scope import Scope
 from runyard.db.turns import append_turn
@@ -197,6 +199,19 @@ async def test_the_answer_that_readers_have_seen_is_in_the_rows(database: Databa
     answer = await database.read(reads.committed_answer, claim.run.id, claim.invocation.id)
     assert answer == ("South of the Sahara." * 2, 6)
     assert await database.read(reads.committed_answer, claim.run.id, turn.invocation_id) == ("", 0)
+
+
+async def test_a_call_knows_its_place_among_those_of_its_kind(database: Database, database_url: str) -> None:
+    """In the order in which they are claimed; counted so far and no further."""
+    for changes in ({"agent": "other"}, {"tenant_id": "other"}, {"queue": "other"}):
+        await accepted(database, at=AT + 1000, **changes)
+    runs = [await accepted(database, at=AT + number) for number in range(POSITION_MAX + 1)]
+    streams = [(await run_and_invocation(database, run.id))[1].stream_id for run in runs]
+    found = await database.read(queue_positions, [streams[0], streams[1], streams[-2], streams[-1], "st_none"])
+    assert found == {streams[0]: 1, streams[1]: 2, streams[-2]: POSITION_MAX, streams[-1]: POSITION_MAX}
+    await claimed(database, registered(database_url))
+    found = await database.read(queue_positions, streams)
+    assert (streams[0] in found, found[streams[1]]) == (False, 1)
 
 
 async def test_a_healthy_database_can_be_written(database: Database) -> None:

@@ -1,0 +1,50 @@
+"""Where calls stand that wait for a worker."""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard.db.tables import QUEUED, agent_invocations, agent_runs
+
+POSITION_MAX = 100
+"""From here on a position is only a lower bound: what is counted does not grow with the backlog."""
+
+
+def _statement() -> sa.Select[tuple[str, int]]:
+    ahead = agent_runs.alias("ahead")
+    counted = (
+        sa.select(sa.literal_column("1").label("one"))
+        .where(
+            ahead.c.status == QUEUED,
+            ahead.c.queue == agent_runs.c.queue,
+            ahead.c.agent == agent_runs.c.agent,
+            ahead.c.tenant_id == agent_runs.c.tenant_id,
+            sa.tuple_(ahead.c.rank, ahead.c.id) <= sa.tuple_(agent_runs.c.rank, agent_runs.c.id),
+        )
+        .limit(POSITION_MAX)
+        .correlate(agent_runs)
+        .subquery()
+    )
+    position = sa.select(sa.func.count()).select_from(counted).scalar_subquery()
+    return (
+        sa.select(agent_invocations.c.stream_id, position.label("position"))
+        .join(agent_runs, agent_runs.c.id == agent_invocations.c.run_id)
+        .where(
+            agent_invocations.c.stream_id.in_(sa.bindparam("streams", expanding=True)),
+            agent_runs.c.invocation_id == agent_invocations.c.id,
+            agent_runs.c.status == QUEUED,
+        )
+    )
+
+
+_positions = _statement()
+
+
+async def queue_positions(connection: AsyncConnection, stream_ids: Sequence[str]) -> dict[str, int]:
+    """Of those streams whose runs are queued: 1 for the one that is next, up to `POSITION_MAX`.
+
+    Counted are the queued runs of the same queue, agent and tenant, in the order in which they are claimed.
+    """
+    rows = await connection.execute(_positions, {"streams": list(stream_ids)})
+    return {row.stream_id: row.position for row in rows}
