@@ -8,7 +8,7 @@ from tests.contract.store import AT, accepted, new_turn
 
 from runyard.db.engine import Database
 from runyard.db.tables import agent_invocations, agent_messages, agent_runs
-from runyard.db.together import Insert, Update, write_together
+from runyard.db.together import Insert, Update, write_returning, write_together
 from runyard.lifecycle.accept import accept_turn
 
 pytestmark = pytest.mark.anyio
@@ -16,6 +16,13 @@ pytestmark = pytest.mark.anyio
 RETITLE = Update(table=agent_runs, columns=("title", "status"), where=agent_runs.c.id == sa.bindparam("run"))
 RESTATE = Update(
     table=agent_invocations, columns=("status", "result"), where=agent_invocations.c.id == sa.bindparam("invocation")
+)
+BEGIN = Update(
+    table=agent_invocations,
+    columns=("status",),
+    where=RESTATE.where,
+    computed={"started_at": sa.func.coalesce(agent_invocations.c.started_at, sa.bindparam("began"))},
+    returning=True,
 )
 APPEND = Insert(
     table=agent_messages, columns=("run_id", "seq", "invocation_id", "role", "content", "usage", "created_at")
@@ -65,6 +72,19 @@ async def test_all_happen_though_their_columns_share_names(database: Database) -
     )
     assert happened
     assert await stored(database, run) == ("Swifts", "failed", {"text": "no"}, ["hello", "again"])
+
+
+async def test_the_last_write_may_give_its_row_back(database: Database) -> None:
+    run = await accepted(database)
+    begun = {"invocation": run.invocation_id, "status": "running", "began": AT + 7}
+    for title, began in (("Swifts", AT + 7), ("Terns", AT + 9)):
+        retitled = (RETITLE, {"run": run.id, "title": title, "status": "idle"})
+        changed = await database.write(write_returning, retitled, (BEGIN, begun | {"began": began}))
+        assert changed is not None
+        assert (changed.id, changed.status, changed.started_at) == (run.invocation_id, "running", AT + 7)
+    other = (RETITLE, {"run": "run_other", "title": "Larks", "status": "idle"})
+    assert await database.write(write_returning, other, (BEGIN, begun | {"status": "failed"})) is None
+    assert (await stored(database, run))[:2] == ("Terns", "running")
 
 
 async def test_none_happens_where_the_first_finds_no_row(database: Database) -> None:

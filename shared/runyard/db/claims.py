@@ -15,7 +15,7 @@ from runyard.db.engine import Database
 from runyard.db.inputs import fold_opening
 from runyard.db.records import Input, Invocation, Message, Run
 from runyard.db.tables import QUEUED, RUNNING, agent_invocations, agent_runs
-from runyard.db.together import Update, write_together
+from runyard.db.together import Update, write_returning
 from runyard.db.transcripts import appending
 from runyard.db.turns import Totals
 from runyard.errors import WorkerGone
@@ -130,15 +130,15 @@ _RUN_CLAIMED = Update(
     columns=("status", "worker_id", "generation", "agent_version", "last_seq", "last_activity_at"),
     where=agent_runs.c.id == sa.bindparam("run"),
 )
-_claim_invocation = (
-    sa.update(agent_invocations)
-    .where(agent_invocations.c.id == sa.bindparam("invocation"))
-    .values(
-        status=RunStatus.RUNNING,
-        started_at=sa.func.coalesce(agent_invocations.c.started_at, sa.bindparam("at")),
-        redis_run_id=sa.func.coalesce(agent_invocations.c.redis_run_id, sa.bindparam("redis")),
-    )
-    .returning(agent_invocations)
+_INVOCATION_CLAIMED = Update(
+    table=agent_invocations,
+    columns=("status",),
+    where=agent_invocations.c.id == sa.bindparam("invocation"),
+    computed={
+        "started_at": sa.func.coalesce(agent_invocations.c.started_at, sa.bindparam("at")),
+        "redis_run_id": sa.func.coalesce(agent_invocations.c.redis_run_id, sa.bindparam("redis")),
+    },
+    returning=True,
 )
 
 
@@ -209,16 +209,17 @@ async def take(
         "last_activity_at": at,
     }
     rows = [] if appended is None else [appending(appended)]
+    begun = {"invocation": queued.invocation_id, "status": RunStatus.RUNNING, "at": at, "redis": redis_run_id}
     try:
-        await write_together(connection, (_RUN_CLAIMED, {"run": queued.id, **claimed}), *rows)
-    except sa.exc.IntegrityError as error:  # its foreign key to `workers`
+        invocation = await write_returning(
+            connection, (_RUN_CLAIMED, {"run": queued.id, **claimed}), *rows, (_INVOCATION_CLAIMED, begun)
+        )
+    except sa.exc.IntegrityError as error:  # the run's foreign key to `workers`
         raise WorkerGone(worker_id) from error
-    row = await connection.execute(
-        _claim_invocation, {"invocation": queued.invocation_id, "at": at, "redis": redis_run_id}
-    )
+    assert invocation is not None, "the run's row is locked"
     return Claim(
         run=replace(queued, **claimed),
-        invocation=Invocation(**row.one()._mapping),
+        invocation=Invocation(**invocation._mapping),
         folded=folded,
         appended=appended,
     )

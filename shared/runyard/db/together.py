@@ -4,7 +4,7 @@ A transaction of small statements spends its time on their way, and most of the 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -24,56 +24,80 @@ class Insert:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Update:
-    """The parameters of `where` have names that no other write of the same call gives another value."""
+    """The parameters of `where` and `computed` have names that no other write of the same call gives another value."""
 
     table: sa.Table
     columns: tuple[str, ...]
     where: sa.ColumnElement[bool]
+    computed: Mapping[str, sa.ColumnElement[Any]] = field(default_factory=dict)
+    """Columns whose values follow from what the row holds."""
+    returning: bool = False
 
 
 Write = Insert | Update
 """Made once, at import: the statements made of it are kept for as long as the process lives."""
 
 Values = Mapping[str, Any]
-"""By column, and by the parameters of `where`."""
+"""By column, and by the parameters of `where` and `computed`."""
 
 
-async def write_together(
-    connection: AsyncConnection, first: tuple[Write, Values], *others: tuple[Write, Values]
-) -> bool:
+Work = tuple[Write, Values]
+
+
+async def write_together(connection: AsyncConnection, first: Work, *others: Work) -> bool:
     """Whether the first write found its row; where it did not, none of the others happens.
 
     On Postgres that holds within the one statement: what the others write follows from what the first one wrote, under
     its lock, not from a snapshot. They all see the tables as they were before it.
     """
     if connection.dialect.name == "postgresql":
-        parameters: dict[str, Any] = {}
-        for number, (write, values) in enumerate((first, *others)):
-            names = _names(number, write)
-            parameters |= {names.get(name, name): value for name, value in values.items()}
-        statement = _as_one(first[0], *(write for write, _ in others))
-        return (await connection.execute(statement, parameters)).one_or_none() is not None
-    if (await connection.execute(_alone(first[0]), dict(first[1]))).rowcount == 0:
-        return False
+        return await _at_once(connection, first, *others) is not None
+    return await _one_by_one(connection, first, *others) is not None
+
+
+async def write_returning(connection: AsyncConnection, first: Work, *others: Work) -> sa.Row[Any] | None:
+    """`write_together`, whose last write is an Update with `returning`: the row that it changed."""
+    if connection.dialect.name == "postgresql":
+        return await _at_once(connection, first, *others)
+    result = await _one_by_one(connection, first, *others)
+    return None if result is None else result.one()
+
+
+async def _at_once(connection: AsyncConnection, *works: Work) -> sa.Row[Any] | None:
+    parameters: dict[str, Any] = {}
+    for number, (write, values) in enumerate(works):
+        names = _names(number, write)
+        parameters |= {names.get(name, name): value for name, value in values.items()}
+    statement = _as_one(*(write for write, _ in works))
+    row: sa.Row[Any] | None = (await connection.execute(statement, parameters)).one_or_none()
+    return row
+
+
+async def _one_by_one(connection: AsyncConnection, first: Work, *others: Work) -> sa.CursorResult[Any] | None:
+    result = await connection.execute(_alone(first[0]), dict(first[1]))
+    if result.rowcount == 0:
+        return None
     for write, values in others:
-        await connection.execute(_alone(write), dict(values))
-    return True
+        result = await connection.execute(_alone(write), dict(values))
+    return result
 
 
 @cache
-def _alone(write: Write) -> sa.Insert | sa.Update:
+def _alone(write: Write) -> sa.Executable:
     match write:
         case Insert(table=table, unless_exists=unless_exists):
             return sqlite.insert(table).on_conflict_do_nothing() if unless_exists else sa.insert(table)
         case Update(table=table, where=where):
-            return sa.update(table).where(where)
+            update = sa.update(table).where(where).values(dict(write.computed))
+            return update.returning(table) if write.returning else update
 
 
 @cache
 def _as_one(first: Write, *others: Write) -> sa.Select[Any]:
     written = _first(first).returning(sa.literal_column("1").label("written")).cte("first_write")
-    beside = [_beside(write, number, written).cte(f"write_{number}") for number, write in enumerate(others, 1)]
-    return sa.select(written.c.written).add_cte(*beside)
+    beside = [_beside(write, number, written) for number, write in enumerate(others, 1)]
+    found = beside[-1] if others and isinstance(others[-1], Update) and others[-1].returning else written
+    return sa.select(found).add_cte(*beside)
 
 
 def _first(write: Write) -> sa.Insert | sa.Update:
@@ -82,17 +106,20 @@ def _first(write: Write) -> sa.Insert | sa.Update:
         case Insert(table=table, unless_exists=unless_exists):
             insert = postgresql.insert(table).values(values)
             return insert.on_conflict_do_nothing() if unless_exists else insert
-        case Update(table=table, where=where):
-            return sa.update(table).where(where).values(values)
+        case Update(table=table, where=where, computed=computed):
+            return sa.update(table).where(where).values(values | dict(computed))
 
 
-def _beside(write: Write, number: int, written: sa.CTE) -> sa.Insert | sa.Update:
+def _beside(write: Write, number: int, written: sa.CTE) -> sa.CTE:
     values = dict(_parameters(number, write))
     match write:
         case Insert(table=table):
-            return sa.insert(table).from_select(list(values), sa.select(*values.values()).select_from(written))
-        case Update(table=table, where=where):
-            return sa.update(table).where(where, sa.select(written.c.written).exists()).values(values)
+            source = sa.select(*values.values()).select_from(written)
+            return sa.insert(table).from_select(list(values), source).cte(f"write_{number}")
+        case Update(table=table, where=where, computed=computed):
+            guarded = sa.update(table).where(where, sa.select(written.c.written).exists())
+            update = guarded.values(values | dict(computed))
+            return (update.returning(table) if write.returning else update).cte(f"write_{number}")
 
 
 def _parameters(number: int, write: Write) -> Iterator[tuple[str, sa.BindParameter[Any]]]:
