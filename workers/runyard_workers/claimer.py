@@ -1,7 +1,7 @@
 """Takes queued runs into free slots: one claim a message, and claims without a message when none comes.
 
 A message may be lost. With a free slot and no message for 2 s the worker claims anyway, and after a claim that found a
-run nobody had announced, it goes on at once until nothing is queued, a message comes, or every slot is taken.
+run nobody had announced, it goes on at once, or when a slot becomes free, until nothing is queued or a message comes.
 """
 
 import asyncio
@@ -18,6 +18,8 @@ from runyard_workers.services import Services
 from runyard_workers.slots import SlotPool
 
 WITHOUT_MESSAGE_S = 2.0
+FULL_POLL_S = 0.1
+"""While all slots are taken: how soon one that becomes free is noticed."""
 
 log = structlog.get_logger()
 
@@ -72,8 +74,10 @@ class Claimer:
         """Claim without messages until cancelled; a claim that is under way is finished first."""
         while True:
             await asyncio.sleep(WITHOUT_MESSAGE_S)
-            while time.monotonic() - self._last_message >= WITHOUT_MESSAGE_S and self._slots.reserve(0):
-                if not await _finished(asyncio.create_task(self.claim_into_slot())):
+            while time.monotonic() - self._last_message >= WITHOUT_MESSAGE_S:
+                if not self._slots.reserve(0):
+                    await asyncio.sleep(FULL_POLL_S)
+                elif not await _finished(asyncio.create_task(self.claim_into_slot())):
                     break
 
 
