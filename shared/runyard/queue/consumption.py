@@ -1,5 +1,6 @@
 """Consuming in one process: dramatiq's threads fetch into free slots and run the one actor there is."""
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 
@@ -23,7 +24,15 @@ class _Worker(Worker):
 
     def _add_consumer(self, queue_name: str, *, delay: bool = False) -> None:
         if not delay:
+            logging.getLogger(f"dramatiq.worker.ConsumerThread({queue_name})").addFilter(_moderate)
             super()._add_consumer(queue_name, delay=delay)
+
+
+def _moderate(record: logging.LogRecord) -> bool:
+    """A broker that is away delays runs by 2 s at most: a warning. dramatiq calls it critical."""
+    if str(record.msg).startswith("Consumer encountered a connection error"):
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+    return True
 
 
 class Consumption:

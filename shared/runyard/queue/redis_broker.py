@@ -35,7 +35,8 @@ def connect(
         url,
         socket_timeout=COMMAND_TIMEOUT_S,
         socket_connect_timeout=COMMAND_TIMEOUT_S,
-        retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=0.5), 3),
+        # A server that does not answer is asked once: a fetch holds a slot for so long.
+        retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=0.5), 3, supported_errors=(redis.ConnectionError,)),
         protocol=2,
         legacy_responses=True,
     )
