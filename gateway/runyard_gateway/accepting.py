@@ -37,11 +37,11 @@ async def accept(gateway: Gateway, turn: NewTurn) -> Accepted:
         return accepted
     log.info("run queued", run_id=run_id, invocation_id=invocation_id, agent=turn.agent)
     if accepted.waits_for_end:  # whoever ends what runs wakes a worker for it
-        await tell_cancel(gateway.redis, gateway.settings.prefix, run_id)
+        gateway.follow_ups.start(tell_cancel(gateway.redis, gateway.settings.prefix, run_id))
     else:
         gateway.publisher.wake(run_id=run_id, invocation_id=invocation_id, queue=turn.queue)
     if accepted.ending is not None:
-        await close_stream(gateway, accepted.ending)
+        gateway.follow_ups.start(close_stream(gateway, accepted.ending))
     return accepted
 
 

@@ -21,6 +21,7 @@ from runyard.text import clean_json
 from runyard_gateway.auth import authenticator, require_auth
 from runyard_gateway.directory import AgentDirectory
 from runyard_gateway.failures import Failures
+from runyard_gateway.follow_ups import FollowUps
 from runyard_gateway.gateway import Gateway, Operation
 from runyard_gateway.hub import Hub
 from runyard_gateway.loopback import LoopbackOnly
@@ -86,6 +87,7 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
             store=store,
             hub=hub,
             publisher=publisher,
+            follow_ups=FollowUps(tasks),
             directory=AgentDirectory(database),
             authenticator=auth,
             rates=Rates(client, settings, redis_away=lambda: hub.redis_away),

@@ -15,6 +15,7 @@ from runyard.settings import Settings
 from runyard.streams.store import FrameStore
 from runyard_gateway.auth import Authenticator
 from runyard_gateway.directory import AgentDirectory
+from runyard_gateway.follow_ups import FollowUps
 from runyard_gateway.hub import Hub
 from runyard_gateway.principal import Principal
 from runyard_gateway.rates import Rates
@@ -30,6 +31,7 @@ class Gateway:
     store: FrameStore
     hub: Hub
     publisher: Publisher
+    follow_ups: FollowUps
     directory: AgentDirectory
     authenticator: Authenticator
     rates: Rates

@@ -22,8 +22,8 @@ async def stop(gateway: Gateway, run_id: str, scope: Scope) -> Cancelled:
     done = await gateway.database.write(cancel_run, run_id, scope, at=now_ms())
     if done.ending is not None:
         log.info("run cancelled", run_id=done.run.id, invocation_id=done.run.invocation_id)
-        await close_stream(gateway, done.ending)
+        gateway.follow_ups.start(close_stream(gateway, done.ending))
     elif done.status is RunStatus.RUNNING:
         log.info("cancel requested", run_id=done.run.id, invocation_id=done.run.invocation_id)
-        await tell_cancel(gateway.redis, gateway.settings.prefix, done.run.id)
+        gateway.follow_ups.start(tell_cancel(gateway.redis, gateway.settings.prefix, done.run.id))
     return done
