@@ -5,7 +5,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,11 +19,10 @@ from scripts.services.servers import IS_ROOT, SERVERS, Server, rabbitmq_environm
 from scripts.services.service import POSTGRES, RABBITMQ, Service
 
 from runyard.cli import valkey
+from tests.ports import free_port
 
 GUARD_S = 90.0  # RabbitMQ needs 10 s on two cores that have nothing else to do
 POLL_S = 0.05
-DIST_PORT_OFFSET = 20_000
-EPHEMERAL_PORT_MIN = 32_768  # Linux: /proc/sys/net/ipv4/ip_local_port_range
 
 
 class MortalServer:
@@ -86,22 +84,20 @@ class MortalServer:
 @contextlib.contextmanager
 def mortal_redis() -> Iterator[MortalServer]:
     """With an append-only file, as `docs/brokers.md` asks for."""
-    with tempfile.TemporaryDirectory(prefix="runyard-") as name:
-        folder = Path(name)
-        server = valkey.server(valkey.find_server(), socket=folder / "valkey.sock", folder=folder)
-        broker = MortalServer(f"unix://{folder}/valkey.sock", list(server.command), folder=folder, ask=_ping)
-        yield from _running(broker)
+    yield from _redis("--appendonly", "yes")
 
 
 @contextlib.contextmanager
 def forgetful_redis() -> Iterator[MortalServer]:
-    """On a TCP port; what it holds is gone with its process."""
+    """What it holds is gone with its process."""
+    yield from _redis("--appendonly", "no")
+
+
+def _redis(*options: str) -> Iterator[MortalServer]:
     with tempfile.TemporaryDirectory(prefix="runyard-") as name:
-        port = _free_port()
-        command = [valkey.find_server(), "--port", str(port), "--bind", "127.0.0.1", "--appendonly", "no", "--save", ""]
-        yield from _running(
-            MortalServer(f"redis://127.0.0.1:{port}", command, folder=Path(name), ask=_ping),
-        )
+        port = free_port()
+        command = [valkey.find_server(), "--port", str(port), "--bind", "127.0.0.1", "--save", "", *options]
+        yield from _running(MortalServer(f"redis://127.0.0.1:{port}", command, folder=Path(name), ask=_ping))
 
 
 @contextlib.contextmanager
@@ -111,7 +107,7 @@ def mortal_rabbitmq(**parameters: int) -> Iterator[MortalServer]:
     https://www.rabbitmq.com/docs/configure#config-items
     """
     server = _server(RABBITMQ)
-    port = _free_port()
+    port = free_port()
     with _folder_of(server) as folder:
         arguments = " ".join(f"-rabbit {name} {value}" for name, value in parameters.items())
         broker = MortalServer(
@@ -133,7 +129,7 @@ def mortal_postgres() -> Iterator[MortalServer]:
     """A second cluster on this machine; killed, it recovers from its log when it starts again."""
     server = _server(POSTGRES)
     binary = _binary(server)
-    port = _free_port()
+    port = free_port()
     with _folder_of(server) as folder:
         data = folder / "data"
         initdb = [binary.with_name("initdb"), "--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-sync"]
@@ -198,17 +194,3 @@ def _running(broker: MortalServer) -> Iterator[MortalServer]:
 def _ping(url: str) -> None:
     with redis.Redis.from_url(url, socket_timeout=5) as client:
         client.ping()
-
-
-def _free_port() -> int:
-    """One whose neighbour for the node's own affairs is free too. Neither is among those that the system gives to
-    connections: a server that is killed and started again would find its port taken by one.
-    """
-    while True:
-        port = secrets.choice(range(10_000, EPHEMERAL_PORT_MIN - DIST_PORT_OFFSET))
-        try:
-            for number in (port, port + DIST_PORT_OFFSET):
-                socket.create_server(("127.0.0.1", number)).close()
-        except OSError:
-            continue
-        return port

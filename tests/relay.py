@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from tests.ports import free_port
+
 CHUNK_BYTES = 65_536
 
 
@@ -15,8 +17,8 @@ class Relay:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._target = (parts.hostname, parts.port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
+        self.port = free_port()
+        self._listener = socket.create_server(("127.0.0.1", self.port))
         credentials = parts.netloc.rpartition("@")[0]
         self.url = parts._replace(
             netloc=f"{credentials}@127.0.0.1:{self.port}" if credentials else f"127.0.0.1:{self.port}"

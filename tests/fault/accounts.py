@@ -1,6 +1,7 @@
 """What is left of a run when it has ended: its transcript, its effects on the world, the deaths of its workers."""
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,6 +11,10 @@ from tests.integration.stack import Stack
 INTERRUPTED = "tool execution was interrupted; it may have acted"
 ONCE = frozenset({"charge", "wait", "book", "pay"})
 """The tools that must not happen twice."""
+
+
+Started = Mapping[str, Any]
+"""The answer to a call that was accepted."""
 
 
 class Result(NamedTuple):
@@ -96,3 +101,9 @@ async def account_of(stack: Stack, api: Api, run_id: str) -> Account:
         effects=[effect.split() for effect in stack.effects(run_id)],
         deaths=json.loads(deaths) if isinstance(deaths, str) else deaths,
     )
+
+
+def claims(stack: Stack, runs: Iterable[Started]) -> list[int]:
+    """How often each was claimed."""
+    generations = dict(stack.execute("SELECT id, generation FROM agent_runs"))
+    return [generations[run["runId"]] for run in runs]

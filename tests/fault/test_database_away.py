@@ -156,10 +156,11 @@ async def test_nobody_dies_while_the_database_is_away_whichever_way(fleet: FarFl
 
 async def refuses(gateway: Gateway) -> None:
     """It takes no call, and says so to callers and probes."""
-    call = await gateway.user("reader").post("/v1/agents/mortal/runs", {"input": "<last> nobody hears of it"})
+    asking = gateway.user("reader").post("/v1/agents/mortal/runs", {"input": "<last> nobody hears of it"})
+    probing = gateway.anonymous().get("/readyz")
+    call, probe = await asyncio.gather(asking, probing)
     assert (call.status_code, call.json()["error"]["code"]) == (503, "STORE_UNAVAILABLE")
     assert call.json()["error"]["retryable"]
-    probe = await gateway.anonymous().get("/readyz")
     assert (probe.status_code, probe.json()["error"]["code"]) == (503, "NOT_READY")
     assert (await gateway.anonymous().get("/healthz")).status_code == 200
 

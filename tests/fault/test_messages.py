@@ -1,12 +1,12 @@
 """Messages are lost, doubled and late, and slots are few: on both brokers every run is executed once all the same."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
 from tests.clients.api import Api
 from tests.contract.listening import publishing
+from tests.fault.accounts import Started, claims
 from tests.fault.conftest import Fleet, Side
 from tests.fault.crew import Crew, working
 from tests.integration.processes import eventually
@@ -18,9 +18,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("two_slots")]
 SLOTS = 2
 QUEUED = 100
 TIMES = 10
-
-Started = Mapping[str, Any]
-"""The answer to a call that was accepted."""
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +102,3 @@ async def complete(api: Api, runs: Iterable[Started]) -> None:
 
 async def statuses(api: Api, runs: Iterable[Started]) -> set[str]:
     return {(await api.get(f"/v1/runs/{run['runId']}")).json()["status"] for run in runs}
-
-
-def claims(stack: Stack, runs: Iterable[Started]) -> list[int]:
-    """How often each was claimed."""
-    generations = dict(stack.execute("SELECT id, generation FROM agent_runs"))
-    return [generations[run["runId"]] for run in runs]

@@ -16,7 +16,7 @@ from tests.fault.crew import Crew, working
 from tests.fault.held import TEXT, end_well, held_runs, let_go
 from tests.fault.readers import run_of
 from tests.integration.processes import GUARD_S, eventually
-from tests.integration.stack import Backing, Stack, prefix_of_ones_own, serving, standing_by
+from tests.integration.stack import Backing, Gateway, Stack, prefix_of_ones_own, serving, standing_by
 from tests.mortal_servers import MortalServer, forgetful_redis
 from tests.redis_servers import redis_server
 from tests.relay import Relay, relay_before
@@ -75,6 +75,7 @@ async def test_fifty_runs_go_on_without_redis_and_their_readers_after_it(
     stack.standin.answers(
         says("Let me look. ", hold(unique), "All ", hold(after.name), "done."), by="turn", contains="<long>"
     )
+    stack.standin.answers(says("Never ", hold(f"{unique}-never"), "said."), contains="<stop>")
     stack.standin.answers(says("Short."), by="turn", contains="<short>")
     async with held_runs(stack, unique, of_a_kind=RUNS_OF_A_KIND) as readings, AsyncExitStack() as readers:
         long = [
@@ -83,6 +84,8 @@ async def test_fifty_runs_go_on_without_redis_and_their_readers_after_it(
         ]
         for reading in long:
             await reading.until_text("Let me look. ")
+        stopping = await readers.enter_async_context(stack.gateways[1].user("reader").streaming("talker", "<stop>"))
+        await stopping.until_text("Never ")
         refusing, silent = fleet.ways
         refusing.refuse()
         silent.fall_silent()
@@ -90,20 +93,32 @@ async def test_fifty_runs_go_on_without_redis_and_their_readers_after_it(
         ending = {run_of(reading) for reading in readings}
         await eventually(lambda: ending <= completed(stack), "end of all runs that can end")
         await after.reached(LONG_RUNS)
-        for gateway in stack.gateways:
-            assert (await gateway.user().run("talker", "<short>"))["text"] == "Short."
-        for worker in fleet.crew.workers:
+        await is_stopped(stack.gateways[1], run_of(stopping))
+        results = await asyncio.gather(*(gateway.user().run("talker", "<short>") for gateway in stack.gateways))
+        assert [result["text"] for result in results] == ["Short.", "Short."]
+        for worker in fleet.crew.workers:  # who owes their streams the end is late with it by now
             await worker.logged("stream closed late")
         silent.cut()
         silent.recover()
         refusing.recover()
         after.release()
         await end_well(stack, [*readings, *long])
+        await stopping.rest()
+        assert stopping.text == "Never "
 
     for reading in [*readings, *long]:
         await eventually(lambda reading=reading: closed(stack, run_of(reading)), "closed stream", guard_s=GUARD_S)
         for gateway in stack.gateways:
             whole(await replay(gateway.user("reader"), reading.stream_id))
+
+
+async def is_stopped(gateway: Gateway, run_id: str) -> None:
+    """Also where Redis takes what it is told and never answers, the call is answered and its worker finds the row."""
+    api = gateway.user("reader")
+    response = await api.post(f"/v1/runs/{run_id}/cancel")
+    assert response.status_code == 202
+    assert gateway.process.events("cancel not announced") == [], "the answer did not wait for that"
+    assert (await api.settled(response.json()["invocationId"]))["status"] == "cancelled"
 
 
 def completed(stack: Stack) -> set[str]:
