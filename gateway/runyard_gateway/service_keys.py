@@ -55,6 +55,7 @@ class ServiceKeys:
                 log.warning("service keys not checked", error=str(error))
                 continue
             for digest in self._watched.keys() - active.keys():
+                self._remembered.pop(digest, None)
                 for tell in self._watched.pop(digest).values():
                     tell(_not_valid())
 

@@ -11,7 +11,7 @@ from runyard.db.tables import service_keys
 from runyard.service_keys import ServiceKey
 
 _insert = {
-    name: insert(service_keys).on_conflict_do_nothing()
+    name: insert(service_keys).on_conflict_do_nothing().returning(service_keys.c.name)
     for name, insert in (("postgresql", postgresql.insert), ("sqlite", sqlite.insert))
 }
 _active = sa.select(service_keys.c.name, service_keys.c.hash, service_keys.c.tenants).where(
@@ -38,7 +38,7 @@ class KeyRow:
 async def add_key(connection: AsyncConnection, key: ServiceKey, *, last_four: str, at: int) -> bool:
     """Whether it was added: not when there is, or was, a key of this name."""
     row = {"name": key.name, "hash": key.hash, "last_four": last_four, "tenants": list(key.tenants), "created_at": at}
-    return (await connection.execute(_insert[connection.dialect.name], row)).rowcount == 1
+    return (await connection.execute(_insert[connection.dialect.name], row)).one_or_none() is not None
 
 
 async def revoke_key(connection: AsyncConnection, name: str, *, at: int) -> bool:

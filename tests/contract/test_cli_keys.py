@@ -1,0 +1,86 @@
+"""`runyard keys`, as an operator runs it, on both databases; and the gateway's part of it."""
+
+import asyncio
+import json
+import sys
+
+import pytest
+from tests.integration.stack import Stack
+
+from runyard.cli import keys
+from runyard.errors import StartError
+
+pytestmark = pytest.mark.anyio
+
+
+async def command(stack: Stack, *arguments: str) -> str:
+    """What it printed; it has succeeded."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "runyard.cli", "keys", *arguments),
+        env={"RUNYARD_DATABASE_URL": stack.backing.database_url},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, error = await process.communicate()
+    assert (process.returncode, error) == (0, b"")
+    return out.decode()
+
+
+def listed(name: str) -> list[str]:
+    """Of a key's line: name, key, tenants, when it was made, and when revoked, if it was."""
+    head, *lines = keys.listing()
+    assert head.split() == ["NAME", "KEY", "TENANTS", "CREATED", "REVOKED"]
+    (line,) = [line for line in lines if line.startswith(name)]
+    return line.split()
+
+
+async def test_a_key_from_its_making_to_its_end(stack: Stack, unique: str) -> None:
+    key = (await command(stack, "create", unique, "--tenant", "acme", "--tenant", "initech")).strip()
+    api = stack.gateway.bearer(key)
+    assert (await api.get("/v1/runs", tenantId="initech")).status_code == 200
+    shown = await command(stack, "list")
+    assert f"ry_...{key[-4:]}  acme,initech" in shown
+    assert key not in shown
+    assert await command(stack, "revoke", unique) == ""
+    while (response := await api.get("/v1/runs", tenantId="initech")).status_code == 200:
+        pass  # until the gateway looks again; the test's own time limit ends it
+    assert (response.status_code, response.json()["error"]["reason"]) == (401, "invalid")
+    stored = json.dumps([list(row) for row in stack.execute("SELECT * FROM service_keys")], default=str)
+    assert key not in stored
+    assert key[3:] not in stored
+    assert key[3:] not in stack.gateway.process.log.read_text()
+
+
+@pytest.fixture
+def database(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNYARD_DATABASE_URL", database_url)
+
+
+@pytest.mark.usefixtures("database")
+def test_names_are_not_used_again() -> None:
+    first = keys.create("billing", ["acme", "acme", "initech"])
+    assert listed("billing")[1:3] == [f"ry_...{first[-4:]}", "acme,initech"]
+    for _ in range(2):
+        with pytest.raises(StartError, match="there is a key of the name billing already"):
+            keys.create("billing", ["acme"])
+        keys.revoke("billing")
+    before = listed("billing")
+    assert len(before) == 5
+    keys.revoke("billing")
+    assert listed("billing") == before
+
+
+@pytest.mark.usefixtures("database")
+def test_what_cannot_be_is_told_in_one_line() -> None:
+    with pytest.raises(StartError, match="there is no key of the name nobody"):
+        keys.revoke("nobody")
+    for name, tenants in ((" ", ["acme"]), ("x", [""]), ("x\n", ["acme"]), ("x" * 257, ["acme"])):
+        with pytest.raises(StartError, match="printable characters"):
+            keys.create(name, tenants)
+    assert len(keys.listing()) == 1
+
+
+def test_a_database_that_was_not_migrated_is_told(empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNYARD_DATABASE_URL", empty_database_url)
+    with pytest.raises(StartError, match="run `runyard migrate`"):
+        keys.create("billing", ["acme"])
