@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.async_api import expect
-from tests.browser.console import SCRIBE, Reader, said_texts
+from tests.browser.console import Reader, said_texts
 from tests.integration.fixtures import on_sqlite
 from tests.integration.stack import Stack
 from tests.standin import hold, says, thinks
@@ -55,22 +55,6 @@ async def test_a_second_page_follows_the_same_run(stack: Stack, reader: Reader, 
     for console in (here, there):
         await console.ends()
         await console.answers("Both see it.")
-
-
-async def test_a_run_that_waits_for_a_worker_shows_what_was_asked(stack: Stack, reader: Reader, unique: str) -> None:
-    async with stack.starting_worker(**SCRIBE) as worker:
-        await worker.stop()
-    console = await reader.opens("/?agent=scribe")
-    await console.say(f"Write {unique}.")
-    await expect(console.status).to_contain_text("No worker that has this agent is alive")
-    await console.page.reload()
-    await expect(console.inputs).to_have_text([f"Write {unique}."])
-    await expect(console.status).to_contain_text("Queued")
-    stack.standin.answers(says("Written."))
-    async with stack.starting_worker(**SCRIBE):
-        await console.ends()
-    await console.answers("Written.")
-    await expect(console.inputs).to_have_text([f"Write {unique}."])
 
 
 async def test_two_calls_at_once_are_told_apart(stack: Stack, reader: Reader, unique: str) -> None:

@@ -180,3 +180,31 @@ async def test_input_that_does_not_arrive_is_given_back(stack: Stack, reader: Re
     await console.ends()
     await console.answers("Going on.")
     await expect(console.draft).to_have_value("Do you hear me?")
+
+
+async def test_a_call_whose_answer_is_lost_is_taken_once(stack: Stack, reader: Reader, unique: str) -> None:
+    stack.standin.answers(says("Once.").calls("hold", {"gate": unique}), says("Done."))
+    reader.foresees("ERR_FAILED")
+    console = await reader.opens("/?agent=clerk")
+
+    async def lose_the_answer(route: Route) -> None:
+        headers = {**route.request.headers, "accept": "application/json"}  # a stream's answer would not end
+        response = await route.fetch(headers=headers)
+        assert response.status == 202
+        await route.abort()
+
+    for pattern, text in (("**/clerk/runs", "Begin."), ("**/input", "And this.")):
+        await console.page.route(pattern, lose_the_answer)
+        await console.say(text)
+        await expect(console.failure).to_contain_text("it is not taken twice")
+        await expect(console.draft).to_have_value(text)
+        await console.page.unroute(pattern)
+        await console.draft.press("Enter")
+        await expect(console.draft).to_have_value("")
+        await stack.gate_reached(unique)
+    await console.waits("And this.")
+    await expect(console.failure).to_have_count(0)
+    stack.open_gate(unique)
+    await console.ends()
+    await shows(console, "Begin.", "Once.", "hold", "And this.", "Done.")
+    await expect(console.page.locator(".runs a")).to_have_count(1)

@@ -79,17 +79,27 @@ async def test_a_failed_run_keeps_what_it_did_not_read(stack: Stack, reader: Rea
     await expect(console.draft).to_be_focused()
 
 
-async def test_a_run_between_two_workers_says_so(stack: Stack, reader: Reader, unique: str) -> None:
-    stack.standin.answers(says("Not ", hold(unique), "kept."), says("Kept."))
+async def test_runs_that_wait_for_a_worker_say_so(stack: Stack, reader: Reader, unique: str) -> None:
+    """One that its worker has left, and one that none has begun."""
+    stack.standin.answers(says("Not ", hold(unique), "kept."), says("Kept."), contains=f"Left {unique}")
+    stack.standin.answers(says("Written."), contains=f"New {unique}")
     async with stack.starting_worker(**SCRIBE, RUNYARD_DRAIN_S="0") as worker:
-        console = await reader.opens("/?agent=scribe")
-        await console.say("Write.")
-        await console.answers("Not")
+        left = await reader.opens("/?agent=scribe")
+        await left.say(f"Left {unique}")
+        await left.answers("Not")
         await worker.stop()
-        await expect(console.status).to_contain_text("Its worker has left it.")
-        await expect(console.page.locator(".badge")).to_have_text("Queued")
+    await expect(left.status).to_contain_text("Its worker has left it. No worker that has this agent is alive")
+    await expect(left.page.locator(".badge")).to_have_text("Queued")
+    new = await reader.opens("/?agent=scribe")
+    await new.say(f"New {unique}")
+    for _ in ("as it was sent", "from its row"):
+        await expect(new.status).to_contain_text("Queued. No worker that has this agent is alive")
+        await expect(new.inputs).to_have_text([f"New {unique}"])
+        await new.page.reload()
     async with stack.starting_worker(**SCRIBE):
-        await console.ends()
-    messages = await reader.api.messages(console.run_id or "")
-    assert await console.shown_texts() == said_texts(messages) == ["Kept."]
+        for console, text in ((left, "Kept."), (new, "Written.")):
+            await console.ends()
+            messages = await reader.api.messages(console.run_id or "")
+            assert await console.shown_texts() == said_texts(messages) == [text]
+    await expect(new.inputs).to_have_text([f"New {unique}"])
     stack.standin.gate(unique).release()

@@ -123,7 +123,11 @@ export class Conversation {
     if (isNew) this._listeners.onStarted(runId);
     this._listeners.onChanged();
     const streamId = response.headers.get("X-Stream-Id");
-    this.act(() => this._follow({ invocationId, streamId, input, first: response }));
+    if (this.store.value.live === null) {
+      this.act(() => this._follow({ invocationId, streamId, input, first: response }));
+    } else {
+      response.body.cancel(); // it was accepted before, unheard, and is followed already
+    }
     this.act(() => this.refresh());
   }
 

@@ -115,9 +115,11 @@ export class Page {
 
   _lookAgain() {
     if (document.hidden || this.store.value.needsToken) return;
-    if (this.agents.areAwaited) this.agents.refresh();
+    const { conversation } = this.store.value;
+    const isQueued = conversation.store.value.run?.status === "queued"; // is there a worker for it?
+    if (this.agents.areAwaited || isQueued) this.agents.refresh();
     if (this.runs.hasBusy || this.runs.store.value.failure) this.runs.refresh();
-    this.store.value.conversation.look();
+    conversation.look();
   }
 
   _fail(thrown) {

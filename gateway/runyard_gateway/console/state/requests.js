@@ -10,6 +10,7 @@ export class Requests {
   constructor(api, conversation) {
     this._api = api;
     this._conversation = conversation;
+    this._unsure = null; // the call that had no answer: it may have been taken
   }
 
   get canSend() {
@@ -19,17 +20,11 @@ export class Requests {
 
   /** Sends the draft: to the invocation that is followed, or as a turn of its own. */
   async send() {
-    const input = this._draft.text;
-    if (!this.canSend || input.trim() === "") return;
+    const { text } = this._draft;
+    if (!this.canSend || text.trim() === "") return;
     this._draft.write("");
-    this._set({ sending: input, failure: null });
-    try {
-      if (this._state.live === null) await this._start(input);
-      else await this._steer(input);
-    } catch (error) {
-      this._draft.giveBack(input);
-      await this._refused(error);
-    }
+    // The same text again is the same call: it is not taken twice.
+    await this._deliver(this._unsure?.text === text ? this._unsure : this._newCall(text, text));
   }
 
   /** Begins a turn with the last of the inputs that a failed one left unanswered: it reads those before it first. */
@@ -37,15 +32,14 @@ export class Requests {
     if (!this.canSend) return;
     const { id, text } = this._state.run.pendingInput.at(-1);
     this._set({ sending: text, failure: null });
+    let call;
     try {
       const { retracted } = await this._api.retract(this._state.runId, id);
-      await this._start(retracted.content).catch((error) => {
-        this._draft.giveBack(text);
-        throw error;
-      });
+      call = this._newCall(text, retracted.content);
     } catch (error) {
-      await this._refused(error);
+      return this._refused(error);
     }
+    await this._deliver(call);
   }
 
   /** Takes an input back that waits; it is the draft's then. */
@@ -75,16 +69,36 @@ export class Requests {
     }
   }
 
-  async _start(input) {
-    const { runId, agent } = this._state;
+  /** `text` is shown for it; `body` of a call that begins a turn, null of one that steers. */
+  _newCall(text, input) {
+    const { runId, live } = this._state;
+    const key = newKey();
+    if (live !== null) return { text, input, key, body: null };
     // What is written here answers what was read here: it is not for a turn that another page has begun meanwhile.
-    const body = runId === null ? { input, title: titleOf(input) } : { input, runId, ifBusy: "reject" };
-    const response = await this._api.start(agent, body, this._conversation.signal);
-    this._conversation.accepted(this._state.sending, response);
+    const body = runId === null ? { input, title: titleOf(text) } : { input, runId, ifBusy: "reject" };
+    return { text, input, key, body };
   }
 
-  async _steer(input) {
-    await this._api.sendInput(this._state.runId, input);
+  async _deliver(call) {
+    this._set({ sending: call.text, failure: null });
+    try {
+      if (call.body === null) await this._steer(call);
+      else await this._start(call);
+      this._unsure = null;
+    } catch (error) {
+      this._unsure = error.code === "UNREACHABLE" ? call : null;
+      this._draft.giveBack(call.text);
+      await this._refused(error);
+    }
+  }
+
+  async _start({ text, body, key }) {
+    const response = await this._api.start(this._state.agent, body, key, this._conversation.signal);
+    this._conversation.accepted(text, response);
+  }
+
+  async _steer({ input, key }) {
+    await this._api.sendInput(this._state.runId, input, key);
     await this._conversation.act(() => this._conversation.refresh());
     this._set({ sending: null });
     this._conversation.act(() => this._conversation.goOn()); // the invocation may have ended: then it is the next one
@@ -109,6 +123,11 @@ export class Requests {
   get _state() {
     return this._conversation.store.value;
   }
+}
+
+function newKey() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 function titleOf(input) {

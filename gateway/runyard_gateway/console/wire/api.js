@@ -2,6 +2,9 @@
 
 import { fromResponse, unreachable } from "./failure.js";
 
+/** Of a call with an `Idempotency-Key`. */
+const SENT_IN_VAIN = "The gateway gave no answer. Send it again as it is: it is not taken twice.";
+
 export class Api {
   /**
    * @param {() => string | null} token what to send as Bearer, if anything
@@ -22,14 +25,15 @@ export class Api {
    * Starts or continues a run: the open answer that streams. The signal ends the stream; the call itself is finished,
    * whoever leaves meanwhile.
    *
+   * @param {string} key the same call under the same key is taken once
    * @throws {Failure}
    */
-  async start(agent, body, signal) {
+  async start(agent, body, key, signal) {
     const reading = new AbortController();
     const response = await this._send(`v1/agents/${encodeURIComponent(agent)}/runs`, {
       method: "POST",
-      silence: "The gateway gave no answer. It may have taken the call: look at your runs before you send it again.",
-      headers: { Accept: "text/event-stream", "Content-Type": "application/json" },
+      silence: SENT_IN_VAIN,
+      headers: { Accept: "text/event-stream", "Content-Type": "application/json", "Idempotency-Key": key },
       body: JSON.stringify(body),
       signal: reading.signal,
     });
@@ -38,12 +42,12 @@ export class Api {
     return response;
   }
 
-  /** Steers a run that is at work, or continues it if that has just ended. @throws {Failure} */
-  async sendInput(runId, input) {
+  /** Steers a run that is at work, or continues it if that has just ended. `key` as above. @throws {Failure} */
+  async sendInput(runId, input, key) {
     const response = await this._send(`v1/runs/${encodeURIComponent(runId)}/input`, {
       method: "POST",
-      silence: "The gateway gave no answer. It may have taken the input: look at what waits before you send it again.",
-      headers: { "Content-Type": "application/json" },
+      silence: SENT_IN_VAIN,
+      headers: { "Content-Type": "application/json", "Idempotency-Key": key },
       body: JSON.stringify({ input }),
     });
     return this._read(response);
