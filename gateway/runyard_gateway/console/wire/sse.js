@@ -2,7 +2,7 @@
  * Server-sent events: bytes in, on whatever boundaries, events out.
  *
  * https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
- * EventSource itself can send no token and no POST, and cannot tell an event called "message" from one without a name.
+ * EventSource itself can send no token and no POST.
  */
 
 import { unreachable } from "./failure.js";
