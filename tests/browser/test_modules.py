@@ -154,6 +154,14 @@ async def test_a_retry_is_over_when_anything_follows(page: Page, frame: Frame) -
     assert (after["status"], after["retry"]) == ("running", None)
 
 
+async def test_a_place_in_line_is_told_until_the_run_begins(page: Page) -> None:
+    waits: list[Frame] = [(None, "status", {"status": "queued", "position": 3})]
+    state = await reduced(page, *waits)
+    assert (state["status"], state["position"]) == ("queued", 3)
+    begun = await reduced(page, *waits, (1, "status", {"status": "running"}))
+    assert (begun["status"], begun["position"]) == ("running", None)
+
+
 async def test_a_retry_is_told_behind_the_rewind_that_it_begins_with(page: Page) -> None:
     frames: list[Frame] = [(1, "", "lost"), (2, "rewind", {"toSeq": 0, "length": 0}), (3, "status", RETRY)]
     state = await reduced(page, *frames)

@@ -10,6 +10,7 @@
  * Beside them:
  *   status       the last one told, null before the first; whatever the agent says or does after it makes it "running"
  *   retry        {model, attempt, waitMs} while the status is "retrying": what is tried next, and how long after
+ *   position     its place among the calls that wait for a worker, while it is told
  *   steered      ids of the inputs that the transcript has taken in
  *   isWithdrawn  output was taken back that the agent has not made up for yet
  *   outcome      the invocation's end, null before it
@@ -20,6 +21,7 @@ import { rewind } from "./rewind.js";
 export const NOTHING_SEEN = Object.freeze({
   status: null,
   retry: null,
+  position: null,
   steered: Object.freeze([]),
   isWithdrawn: false,
   parts: Object.freeze([]),
@@ -40,7 +42,7 @@ const NOT_AT_WORK = new Set(["status", "rewind", "queued", "result", "error"]);
 
 /** It says or does something: what it waited for before is over. */
 function atWork(state) {
-  return state.status === "running" ? state : { ...state, status: "running", retry: null };
+  return state.status === "running" ? state : { ...state, status: "running", retry: null, position: null };
 }
 
 function apply(state, event, data, seq, isNumbered) {
@@ -76,8 +78,8 @@ function apply(state, event, data, seq, isNumbered) {
   }
 }
 
-function told(state, { status, ...retry }) {
-  return { ...state, status, retry: status === "retrying" ? retry : null };
+function told(state, { status, position = null, ...retry }) {
+  return { ...state, status, position, retry: status === "retrying" ? retry : null };
 }
 
 /** One without a number takes nothing back: the gateway begins a new reader's stream with it. */

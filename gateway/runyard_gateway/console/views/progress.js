@@ -30,7 +30,8 @@ export function Progress({ standing, frames, connection, hasWorkers, isWriting }
 function standingWords({ standing, frames, hasWorkers, isWriting }) {
   switch (standing) {
     case "queued":
-      return hasWorkers ? "Queued" : `Queued. ${NO_WORKER}`;
+      if (!hasWorkers) return `Queued. ${NO_WORKER}`;
+      return frames.position === null ? "Queued" : `Queued, number ${frames.position} in line`;
     case "between":
       return `Its worker has left it. ${hasWorkers ? "Another one goes on with it." : NO_WORKER}`;
     case "stopping":
