@@ -42,9 +42,10 @@ def print_table(outcome: Outcome) -> None:
         "invalid transcripts": f"{len(outcome.invalid_transcripts)}",
         "readers equal to the transcript": f"{plan.runs - len(outcome.unequal_readers)} of {plan.runs}",
         "reconnects of readers": f"{outcome.moves}",
+        "found by runyard fsck": f"{len(outcome.unsound)}",
     }
     print("\n".join(["", *(f"{label:<{LABEL_WIDTH}}{value}" for label, value in rows.items())]), flush=True)
-    for broken in (*outcome.invalid_transcripts, *outcome.unequal_readers):
+    for broken in (*outcome.invalid_transcripts, *outcome.unequal_readers, *outcome.unsound):
         print(f"  {broken}")
 
 

@@ -17,8 +17,11 @@ from tests.clients.api import Api, Reading
 from tests.fault.accounts import Account, account_of
 from tests.fault.crew import Crew
 from tests.fault.readers import moved, run_of
+from tests.fault.soundness import unsound
 from tests.integration.stack import Stack
 from tests.standin import Answer, InvalidTranscript, pause, says, thinks
+
+from runyard.clock import now_ms
 
 GUARD_S = 120.0
 """For a reader's next event: a run may lose one worker after another before it goes on."""
@@ -58,7 +61,6 @@ class Story:
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     plan: Plan
-    took_s: float
     killed: int
     """Workers."""
     moves: int
@@ -76,6 +78,8 @@ class Outcome:
     invalid_transcripts: list[str]
     unequal_readers: list[str]
     """Runs whose readers got another text than the transcript's, another number of terminal frames, or a hole."""
+    unsound: list[str]
+    """What `runyard fsck` finds, in its lines."""
 
     @property
     def faults(self) -> list[str]:
@@ -86,6 +90,7 @@ class Outcome:
             "calls were lost": self.lost,
             "transcripts are invalid": self.invalid_transcripts,
             "readers have another text": self.unequal_readers,
+            "fsck finds something": self.unsound,
         }
         return [fault for fault, happened in wanted.items() if happened]
 
@@ -105,7 +110,7 @@ async def chaos(stack: Stack, crew: Crew, plan: Plan, tell: Tell) -> Outcome:
     for each in stories:
         stack.standin.answers(*each.script, by="turn", contains=each.input)
     await crew.join(plan.workers)
-    began_s = time.monotonic()
+    began_s, began_ms = time.monotonic(), now_ms()
     telling, ended = Telling(), asyncio.Event()
     homes = [gateway.user("reader") for gateway in stack.gateways]
 
@@ -122,7 +127,7 @@ async def chaos(stack: Stack, crew: Crew, plan: Plan, tell: Tell) -> Outcome:
                 readers.create_task(follow(each, homes, random.Random(f"{plan.seed} {each.number}"), telling))
         ended.set()
     tell(count())
-    return await outcome(stack, homes[0], plan, telling, killed=killing.result(), took_s=time.monotonic() - began_s)
+    return await outcome(stack, homes[0], plan, telling, killed=killing.result(), since_ms=began_ms)
 
 
 def story(number: int, plan: Plan, chance: random.Random) -> Story:
@@ -197,7 +202,7 @@ async def read(reading: Reading, chance: random.Random) -> bool:
     return False
 
 
-async def outcome(stack: Stack, api: Api, plan: Plan, telling: Telling, *, killed: int, took_s: float) -> Outcome:
+async def outcome(stack: Stack, api: Api, plan: Plan, telling: Telling, *, killed: int, since_ms: int) -> Outcome:
     statuses = dict(stack.execute("SELECT id, status FROM agent_runs"))
     accounts: dict[str, Account] = {}
     invalid, unequal = list(stack.standin.unexpected), []
@@ -212,7 +217,6 @@ async def outcome(stack: Stack, api: Api, plan: Plan, telling: Telling, *, kille
     once = [call for account in accounts.values() for call in account.once()]
     return Outcome(
         plan=plan,
-        took_s=took_s,
         killed=killed,
         moves=telling.moves,
         ends=Counter(statuses[run_id] for run_id in telling.readings),
@@ -223,6 +227,7 @@ async def outcome(stack: Stack, api: Api, plan: Plan, telling: Telling, *, kille
         lost=sum(call.is_lost for call in once),
         invalid_transcripts=invalid,
         unequal_readers=unequal,
+        unsound=await unsound(stack, since_ms=since_ms),
     )
 
 

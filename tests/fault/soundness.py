@@ -8,13 +8,19 @@ from runyard.streams.connect import connect
 
 
 async def assert_sound(stack: Stack, *, since_ms: int) -> None:
-    """Of the runs that were active since then. What the system is about to mend it is given the time for."""
+    assert await unsound(stack, since_ms=since_ms) == [], "fsck finds these broken"
+
+
+async def unsound(stack: Stack, *, since_ms: int) -> list[str]:
+    """What is broken of the runs that were active since then; what the system is mending it is given the time for.
+
+    One line each, as `runyard fsck` prints it.
+    """
     backing = stack.backing
     database, client = Database(backing.database_url, pool_size=1), connect(backing.redis_url)
     try:
         inspection = Inspection(database, client, prefix=backing.prefix)
-        found = [finding.to_line() async for finding in inspection.findings(Scope(since_ms=since_ms))]
+        return [finding.to_line() async for finding in inspection.findings(Scope(since_ms=since_ms))]
     finally:
         await client.aclose()
         await database.close()
-    assert found == [], "fsck finds these broken"
