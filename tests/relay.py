@@ -24,7 +24,7 @@ class Relay:
             netloc=f"{credentials}@127.0.0.1:{self.port}" if credentials else f"127.0.0.1:{self.port}"
         ).geturl()
         self.sent = bytearray()
-        """All that clients have sent."""
+        """All that clients have sent, also what has not passed yet."""
         self._links: list[socket.socket] = []
         self._open = 0
         self._lock = threading.Lock()
@@ -60,8 +60,8 @@ class Relay:
     def _pump(self, source: socket.socket, sink: socket.socket, seen: bytearray) -> None:
         with contextlib.suppress(OSError):
             while chunk := source.recv(CHUNK_BYTES):
-                self._flowing.wait()
                 seen += chunk
+                self._flowing.wait()
                 sink.sendall(chunk)
         for end in (source, sink):
             with contextlib.suppress(OSError):

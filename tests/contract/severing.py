@@ -1,4 +1,4 @@
-"""A relay before Postgres that cuts the link at a commit: before the server has it, or after it has answered."""
+"""A relay before Postgres that cuts or holds a link at a commit: before the server has it, or after it has answered."""
 
 import asyncio
 import contextlib
@@ -16,6 +16,20 @@ class Cut(StrEnum):
     AFTER = "after"  # the server has committed, the client never gets its answer
 
 
+class Held:
+    """A commit that has come so far, and goes on when it is let."""
+
+    def __init__(self, marker: bytes, where: Cut) -> None:
+        self.marker = marker
+        self.where = where
+        self.reached = asyncio.Event()
+        self.passes = asyncio.Event()
+
+    async def stand(self) -> None:
+        self.reached.set()
+        await self.passes.wait()
+
+
 class Relay:
     """Forwards bytes both ways until `cut` is set: then the next commit ends its link, and `cut` is None again."""
 
@@ -27,6 +41,16 @@ class Relay:
         self.commits = 0
         """How many clients have sent."""
 
+        self._held: Held | None = None
+
+    def hold(self, marker: bytes, where: Cut) -> Held:
+        """Hold the next commit of a transaction in whose statements these words stand.
+
+        A link's first transactions send the statements' text; later ones name what the server has prepared.
+        """
+        self._held = Held(marker, where)
+        return self._held
+
     async def serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         """One link, from its first byte to its last."""
         try:
@@ -35,22 +59,35 @@ class Relay:
             to_client.close()
             return
         answer_is_lost = False
+        answer_held: Held | None = None
 
         async def upstream() -> None:
-            nonlocal answer_is_lost
+            nonlocal answer_is_lost, answer_held
+            transaction = b""
             while chunk := await from_client.read(65_536):
+                transaction += chunk
                 self.commits += COMMIT in chunk
-                if self.cut is not None and COMMIT in chunk:
-                    cut, self.cut = self.cut, None
-                    if cut is Cut.BEFORE:
-                        return
-                    answer_is_lost = True
+                if COMMIT in chunk:
+                    if self.cut is not None:
+                        cut, self.cut = self.cut, None
+                        if cut is Cut.BEFORE:
+                            return
+                        answer_is_lost = True
+                    if self._held is not None and self._held.marker in transaction:
+                        held, self._held = self._held, None
+                        if held.where is Cut.BEFORE:
+                            await held.stand()
+                        else:
+                            answer_held = held
+                    transaction = b""
                 to_server.write(chunk)
 
         async def downstream() -> None:
             while chunk := await from_server.read(65_536):
                 if answer_is_lost:
                     return
+                if answer_held is not None:
+                    await answer_held.stand()
                 to_client.write(chunk)
 
         directions = {asyncio.ensure_future(upstream()), asyncio.ensure_future(downstream())}

@@ -1,5 +1,6 @@
 """A worker is frozen until another one has ended its runs, then it wakes up in the middle of each."""
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -7,12 +8,15 @@ from typing import Any
 import pytest
 from tests.clients.answer import is_terminal
 from tests.clients.api import Reading
+from tests.contract import severing
+from tests.contract.severing import Cut, Held
 from tests.fault.accounts import INTERRUPTED, account_of
 from tests.fault.conftest import on_redis
 from tests.fault.crew import Crew
 from tests.fault.readers import run_of
 from tests.integration.processes import GUARD_S, eventually
 from tests.integration.stack import Stack
+from tests.relay import relay_before
 from tests.standin import Answer, calls, hold, says
 
 pytestmark = [pytest.mark.anyio, on_redis]
@@ -82,6 +86,65 @@ async def test_a_worker_that_wakes_up_in_its_grave_writes_nothing(stack: Stack, 
             assert account.result("wait") == (INTERRUPTED, True)
             assert account.count("wait") == 1
             assert account.deaths == [["wait"]]
+
+
+async def test_what_a_frozen_worker_had_on_its_way_comes_too_late(stack: Stack, crew: Crew, unique: str) -> None:
+    """A commit that has not arrived, one whose answer has not, frames that have not: others are done before they do."""
+    api = stack.gateway.user()
+    says_more, ends = stack.standin.gate(f"{unique}-more"), stack.standin.gate(f"{unique}-end")
+    with relay_before(stack.backing.redis_url) as frames:
+        async with severing.relay_before(stack.backing.database_url) as rows, AsyncExitStack() as readers:
+
+            async def begin(kind: str, *scripts: Answer) -> Reading:
+                stack.standin.answers(*scripts, contains=f"<{kind}>")
+                return await readers.enter_async_context(api.streaming("mortal", f"<{kind}>"))
+
+            [zombie] = await crew.join(RUNYARD_REDIS_URL=frames.url, RUNYARD_DATABASE_URL=rows.url)
+            writing = await begin(
+                "writing", says("Never ", hold(says_more.name), "heard.", hold(ends.name)), says("Heard.")
+            )
+            await writing.until_text("Never ")
+            answered = rows.hold(b"INSERT INTO agent_calls", Cut.AFTER)
+            charging = await begin("charging", says("Stored. ").calls("charge", {"order": "a"}), says("Charged."))
+            await reached(answered)
+            committing = await begin("committing", says("Never ", hold(ends.name), "stored."), says("Stored."))
+            await committing.until_text("Never ")
+            sent = rows.hold(b"agent_messages", Cut.BEFORE)
+            ends.advance()
+            await reached(sent)
+            frames.fall_silent()
+            says_more.release()
+            await eventually(lambda: b"heard." in frames.sent, "frames on their way")
+
+            crew.freeze(zombie)
+            await crew.join()
+            every = [writing, charging, committing]
+            for reading in every:
+                await reading.rest(guard_s=GUARD_S)
+                await closed(stack, reading)
+            before = everything(stack, every)
+
+            sent.passes.set()
+            answered.passes.set()
+            frames.recover()
+            ends.release()
+            crew.thaw(zombie)
+            await crew.born_again(zombie)
+            await crew.retire(zombie)
+            assert everything(stack, every) == before
+
+    for reading, text in zip(every, ("Heard.", "Stored. Charged.", "Stored."), strict=True):
+        assert [event.seq for event in reading.events] == list(range(1, len(reading.events) + 1))
+        assert sum(map(is_terminal, reading.events)) == 1
+        account = await account_of(stack, api, run_of(reading))
+        assert reading.text == account.text == text
+        assert account.miscounted() == []
+        assert account.deaths == [[]]
+
+
+async def reached(held: Held) -> None:
+    async with asyncio.timeout(GUARD_S):
+        await held.reached.wait()
 
 
 async def at_work(stack: Stack, reading: Reading) -> None:
