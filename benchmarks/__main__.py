@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks import first_token, long_stream, recovery, throughput
+from benchmarks import cancelling, first_token, handover, long_stream, polling, recovery, throughput
 from benchmarks.report import Section, as_json, print_table
 
 SECTIONS: dict[str, Callable[..., Awaitable[Section]]] = {
@@ -19,7 +19,10 @@ SECTIONS: dict[str, Callable[..., Awaitable[Section]]] = {
     "long-stream": long_stream.measure,
     "throughput": throughput.measure,
     "workers": throughput.measure_workers,
+    "cancel": cancelling.measure,
+    "hand-over": handover.measure,
     "recovery": recovery.measure,
+    "polling": polling.measure,
 }
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -48,6 +49,9 @@ class Process:
                 break
             await asyncio.sleep(POLL_S)
         raise RuntimeError(f"no {event!r} in the log of process {self.pid}:\n{self._log.read_text()}")
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
 
     async def kill(self) -> None:
         self._process.kill()

@@ -1,21 +1,21 @@
 """A worker is killed in the middle of an answer: how long its reader waits for the next frame."""
 
-import asyncio
 import time
 
-import psycopg
-
-from benchmarks.processes import Process
+from benchmarks.reading import reading
 from benchmarks.report import Figure, Section
+from benchmarks.rows import executing
 from benchmarks.samples import median
 from benchmarks.stacks import postgres_redis
-from benchmarks.system import AGENT, STREAM, System, running
+from benchmarks.system import running
 from benchmarks.targets import RECOVERY
 
 DIRECTIVE = "standin[deltas=1000,delay_ms=20]"
 SEEN_FRAMES = 20
+ON_ITS_WAY_S = 1.0
+"""What the worker had sent still comes in this time."""
+
 KILLS, KILLS_QUICK = 3, 1
-GUARD_S = 60.0
 
 
 async def measure(*, quick: bool) -> Section:
@@ -32,39 +32,9 @@ async def measure(*, quick: bool) -> Section:
 
 async def _kill_once() -> float:
     with postgres_redis() as stack:
-        async with running(stack, workers=2) as system:
-            frames = 0
-            came = asyncio.Event()
-
-            def count(piece: bytes) -> None:
-                nonlocal frames
-                frames += piece.count(b"id: ")
-                came.set()
-
-            caller = await system.caller()
-            reading = asyncio.create_task(
-                caller.follow(f"/v1/agents/{AGENT}/runs", {"input": DIRECTIVE}, count, headers=STREAM)
-            )
-            async with asyncio.timeout(GUARD_S):
-                while frames < SEEN_FRAMES:
-                    await came.wait()
-                    came.clear()
-                await _executing(system).kill()
-                killed_s, seen = time.perf_counter(), frames
-                while frames == seen or time.perf_counter() - killed_s < 1:  # what was on its way still comes
-                    await came.wait()
-                    came.clear()
-                    if time.perf_counter() - killed_s < 1:
-                        seen = frames
-            waited_s = time.perf_counter() - killed_s
-            reading.cancel()
-            return waited_s
-
-
-def _executing(system: System) -> Process:
-    """The worker that has the one run."""
-    with psycopg.connect(system.stack.database_url) as database:
-        row = database.execute("SELECT host FROM workers JOIN agent_runs ON worker_id = workers.id").fetchone()
-    assert row is not None
-    pid = int(row[0].rpartition(":")[2])
-    return next(worker for worker in system.workers if worker.pid == pid)
+        async with running(stack, workers=2) as system, reading(system, DIRECTIVE) as reader:
+            await reader.until(lambda: len(reader.came_s) >= SEEN_FRAMES)
+            await executing(system).kill()
+            killed_s = time.perf_counter()
+            await reader.until(lambda: reader.came_s[-1] > killed_s + ON_ITS_WAY_S)
+            return next(came_s for came_s in reader.came_s if came_s > killed_s + ON_ITS_WAY_S) - killed_s

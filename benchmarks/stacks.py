@@ -1,6 +1,7 @@
 """Where a system keeps its truth, its frames and its messages: each stack of the benchmarks' own, gone afterwards."""
 
 import contextlib
+import dataclasses
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator
@@ -66,6 +67,20 @@ def postgres_rabbitmq() -> Iterator[Stack]:
             broker_url=RABBITMQ.url,
             prefix=prefix,
         )
+
+
+@contextlib.contextmanager
+def private_redis(stack: Stack) -> Iterator[tuple[Stack, ValkeyServer]]:
+    """The same stack with its frames on a server of its own, which may be stopped."""
+    with tempfile.TemporaryDirectory(prefix="runyard-bench-") as folder:
+        socket = Path(folder) / "valkey.sock"
+        server = ValkeyServer(port=0, data_dir=Path(folder), unix_socket_path=socket)
+        server.start()
+        try:
+            yield dataclasses.replace(stack, redis_url=f"unix://{socket}"), server
+        finally:
+            if server.is_running():
+                server.stop()
 
 
 OpenStack = Callable[[], AbstractContextManager[Stack]]

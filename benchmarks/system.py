@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import os
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from tests.standin.process import standin_process
+from tests.standin.process import RemoteStandin, standin_process
 
 from benchmarks.processes import Process, started
 from benchmarks.stacks import Stack
@@ -31,7 +32,11 @@ class System:
     gateway: Process
     workers: Sequence[Process]
     gateway_url: str
-    standin_url: str
+    standin: RemoteStandin
+
+    @property
+    def standin_url(self) -> str:
+        return self.standin.base_url
 
     def cpu_s(self) -> tuple[float, float]:
         """Of the gateway, and of all workers together, so far."""
@@ -75,8 +80,13 @@ def model_request(directive: str) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def running(stack: Stack, *, workers: int = 1) -> AsyncIterator[System]:
-    """One gateway and so many workers on a migrated database, warm when the block begins."""
+async def running(
+    stack: Stack, *, workers: int = 1, settings: Mapping[str, str] = MappingProxyType({})
+) -> AsyncIterator[System]:
+    """One gateway and so many workers on a migrated database, warm when the block begins.
+
+    `settings` are environment variables of the workers.
+    """
     upgrade(stack.database_url)
     async with contextlib.AsyncExitStack() as parts:
         folder = Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="runyard-bench-")))
@@ -84,7 +94,9 @@ async def running(stack: Stack, *, workers: int = 1) -> AsyncIterator[System]:
         environment = _environment(stack, standin.base_url)
         gateway = await parts.enter_async_context(started("runyard_gateway", environment, folder / "gateway.log"))
         crew = [
-            await parts.enter_async_context(started("runyard_workers", environment, folder / f"worker-{number}.log"))
+            await parts.enter_async_context(
+                started("runyard_workers", {**environment, **settings}, folder / f"worker-{number}.log")
+            )
             for number in range(workers)
         ]
         listening = await gateway.logged("gateway listens")
@@ -94,7 +106,7 @@ async def running(stack: Stack, *, workers: int = 1) -> AsyncIterator[System]:
             gateway=gateway,
             workers=crew,
             gateway_url=f"http://127.0.0.1:{listening['port']}",
-            standin_url=standin.base_url,
+            standin=standin,
         )
         await _warm(system)
         yield system

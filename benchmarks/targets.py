@@ -20,3 +20,6 @@ CPU_PER_FRAME = (Target(text="at most 3 times the floor", limit=3, of_ratio=True
 REPLAY = (Target(text="at most 4 times the floor (Aegra 151)", limit=4, of_ratio=True),)
 RESUME = (Target(text="at most 1/10 of a full replay", limit=0.1, of_ratio=True),)
 RECOVERY = (Target(text="15 s or less", limit=15),)
+CANCEL = (Target(text="p95 300 ms or less", limit=300),)
+CANCEL_WITHOUT_REDIS = (Target(text="p95 2,500 ms or less", limit=2500),)
+POLLING = (Target(text="the same, whatever the number of runs", limit=1.1, of_ratio=True),)
