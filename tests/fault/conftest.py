@@ -61,3 +61,4 @@ async def crew(stack: Stack) -> AsyncIterator[Crew]:
 
 
 on_redis = pytest.mark.parametrize("fleet", ["redis"], indirect=True)
+on_rabbitmq = pytest.mark.parametrize("fleet", ["rabbitmq"], indirect=True)
