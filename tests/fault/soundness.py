@@ -8,7 +8,8 @@ from runyard.streams.connect import connect
 
 
 async def assert_sound(stack: Stack, *, since_ms: int) -> None:
-    assert await unsound(stack, since_ms=since_ms) == [], "fsck finds these broken"
+    found = await unsound(stack, since_ms=since_ms)
+    assert not found, "\n".join(["fsck finds broken:", *found])
 
 
 async def unsound(stack: Stack, *, since_ms: int) -> list[str]:
