@@ -1,27 +1,30 @@
 """A run's stream when Redis is away, forgets, or is another one: the reader's text equals the rows in the end."""
 
 import asyncio
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from tests.contract.crew import reached
 from tests.contract.redis_losses import Loss, forget_all, forget_newest
 from tests.contract.worker import GUARD_S, Settled, Worker, look
-from tests.fakes.provider import asks, says
-from tests.fakes.rows import tool_use
+from tests.fakes.models import QueuedModels
+from tests.fakes.provider import MODEL, asks, says, turn
+from tests.fakes.rows import text, tool_use
 
 from runyard import RunContext, tool
 from runyard.db import boundaries, claims
 from runyard.db.claims import Claim
-from runyard.errors import ProviderError
-from runyard.frames import Frame
+from runyard.errors import ProviderError, ProviderUnavailable
+from runyard.frames import Frame, FrameEvent, answer_text, cost_bytes
 from runyard.lifecycle.endings import stored_ending
 from runyard.runs import RunStatus
 from runyard_workers import closer as closer_module
 from runyard_workers import flusher, output
 from runyard_workers.closer import Closer
 from runyard_workers.execution import Execution
-from runyard_workers.providers.model import TextDelta
+from runyard_workers.providers.model import TextDelta, ThinkingDelta
 from runyard_workers.stream_writer import StreamWriter
 
 pytestmark = pytest.mark.anyio
@@ -313,3 +316,48 @@ async def test_while_redis_is_away_no_more_than_the_newest_ends_are_kept(
     for claim in found[1:]:  # the first one's is found by its row, if it was not on its way already
         (await worker.settled(claim.run.id)).check()
     assert worker.flusher._writers == set()
+
+
+async def test_what_is_kept_of_a_long_answer_makes_the_whole_of_it(worker: Worker) -> None:
+    """At every frame, whatever of the first ones is gone by then: where an attempt failed and where it thinks, too."""
+
+    @tool
+    async def lookup() -> str:
+        return "found"
+
+    worker.store.max_bytes = 4000
+    words = [TextDelta(f"{number} ") for number in range(150)]
+    thoughts = [ThinkingDelta(f"Hm {number}. ") for number in range(30)]
+    cut = ProviderUnavailable("the provider's stream ended early", status=200, type="cut_stream")
+    scripts = [
+        asks(tool_use("toolu_1", "lookup"), saying="Kept. "),
+        [*words, cut],
+        [*thoughts, *words, turn(text("".join(word.text for word in words)))],
+    ]
+    worker.script(model=MODEL, tools=[lookup])
+    services = replace(worker.services, providers=QueuedModels(scripts={MODEL: scripts}))  # type: ignore[arg-type]
+    claim = await worker.claim()
+    async with asyncio.timeout(GUARD_S):
+        await Execution(services, claim, worker.loaded).run()
+    settled = (await worker.settled(claim.run.id)).check()
+    committed = settled.rows[1].last_frame
+    assert committed is not None
+    assert len(settled.events("rewind")) > 4
+    for at in range(committed + 1, settled.rows[3].last_frame or 0):
+        seen = settled.frames[:at]
+        kept, kept_bytes = len(seen), 0
+        while kept and (kept_bytes := kept_bytes + cost_bytes(*seen[kept - 1][1:])) <= worker.store.max_bytes:
+            kept -= 1
+        assert newcomer(seen[kept:], after=committed, has="Kept. ") == newcomer(seen, after=0, has="")
+
+
+def newcomer(frames: Sequence[Frame], *, after: int, has: str) -> str:
+    """The text of a reader that `has` the committed text, up to frame `after`, and reads these frames."""
+    pieces = [(after, has)]
+    for frame in frames:
+        if frame.event == FrameEvent.REWIND:
+            to_seq = json.loads(frame.data)["toSeq"]
+            pieces = [piece for piece in pieces if piece[0] <= to_seq]
+        elif frame.seq > after and (piece := answer_text(frame.event, frame.data)) is not None:
+            pieces.append((frame.seq, piece))
+    return "".join(piece for _, piece in pieces)
