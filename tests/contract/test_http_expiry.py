@@ -1,5 +1,6 @@
 """What a caller has shown ends while an answer goes on: the answer ends, the run does not, nothing is missing later."""
 
+import asyncio
 import json
 import time
 from typing import Any
@@ -51,20 +52,25 @@ async def test_a_reader_whose_token_expires_goes_on_with_another(stack: Stack, u
 
 async def test_a_resumed_stream_ends_with_its_token_too(stack: Stack, unique: str) -> None:
     started = await stack.gateway.user(unique).start("unserved")
-    for path in (f"/v1/streams/{started['streamId']}", f"/v1/runs/{started['runId']}/stream"):
-        async with expiring(stack, unique, 2).reading("GET", path) as reading:
+    api = expiring(stack, unique)
+    async with (
+        api.reading("GET", f"/v1/streams/{started['streamId']}") as by_id,
+        api.reading("GET", f"/v1/runs/{started['runId']}/stream") as by_run,
+    ):
+        for reading in (by_id, by_run):
             await reading.rest()
-        check_ended(reading, "expired")
+            check_ended(reading, "expired")
 
 
 async def test_a_wait_ends_with_its_token(stack: Stack, unique: str) -> None:
     """With what is known then, as when its time is over; the guard of the client is shorter than the wait."""
-    waiting = {"Prefer": "wait=60"}
-    response = await expiring(stack, unique).post("/v1/agents/unserved/runs", {"input": "x"}, headers=waiting)
-    assert (response.status_code, response.json()["status"]) == (202, "queued")
-    path = f"/v1/invocations/{response.json()['invocationId']}"
-    response = await expiring(stack, unique).get(path, headers=waiting)
-    assert (response.status_code, response.json()["status"]) == (202, "queued")
+    started = await stack.gateway.user(unique).start("unserved")
+    api, waiting = expiring(stack, unique), {"Prefer": "wait=60"}
+    answers = await asyncio.gather(
+        api.post("/v1/agents/unserved/runs", {"input": "x"}, headers=waiting),
+        api.get(f"/v1/invocations/{started['invocationId']}", headers=waiting),
+    )
+    assert [(answer.status_code, answer.json()["status"]) for answer in answers] == [(202, "queued")] * 2
 
 
 def service_of(stack: Stack, name: str) -> Api:

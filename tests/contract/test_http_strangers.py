@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 from tests.clients.api import Api
 from tests.clients.tokens import SECRET, signed
+from tests.integration.fixtures import on_sqlite
 from tests.integration.stack import Stack
 
 from runyard.db.tables import agent_calls, agent_inputs, agent_invocations, agent_messages, agent_runs
@@ -234,6 +235,7 @@ async def test_what_is_yours_is_there(stack: Stack, victim: Victim, case: Case, 
         assert response.status_code in {200, 202, 204, 409}
 
 
+@on_sqlite
 @every_operation
 async def test_who_cannot_be_told_gets_nothing(stack: Stack, victim: Victim, operation: Operation) -> None:
     before = victim.rows(stack)

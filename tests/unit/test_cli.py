@@ -2,14 +2,19 @@
 
 import importlib.metadata
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import jwt
 import pytest
+from tests.clients.tokens import SECRET
 
 from runyard.cli import main, terminal
 from runyard.cli.terminal import Banner
 from runyard.cli.watch import SavedByAPerson
+from runyard.settings import AuthSettings
 
 Command = Callable[..., tuple[object, str, str]]
 
@@ -37,11 +42,74 @@ def test_help_names_the_commands(command: Command) -> None:
     assert code == 0
     assert "dev " in out
     assert "migrate " in out
+    assert "token " in out
+    assert "keys " in out
 
 
 def test_what_stops_a_start_is_one_line(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RUNYARD_DATABASE_URL", raising=False)
     assert command("migrate") == (2, "", "error: RUNYARD_DATABASE_URL is not set\n")
+
+
+@pytest.fixture
+def secret(monkeypatch: pytest.MonkeyPatch) -> str:
+    for name in AuthSettings.model_fields:
+        monkeypatch.delenv(f"RUNYARD_{name.upper()}", raising=False)
+    monkeypatch.setenv("RUNYARD_JWT_SECRET", SECRET)
+    return SECRET
+
+
+def claims_of(printed: str, secret: str, **expected: str) -> dict[str, Any]:
+    claims: dict[str, Any] = jwt.decode(printed.strip(), secret, algorithms=["HS256"], **expected)
+    return claims
+
+
+def test_a_token_to_try_a_gateway_with(command: Command, secret: str) -> None:
+    before = int(time.time())
+    code, out, error = command("token", "--user", "ann")
+    assert (code, error) == (0, "")
+    claims = claims_of(out, secret)
+    assert claims.keys() == {"sub", "exp"}
+    assert claims["sub"] == "ann"
+    assert before + 3600 <= claims["exp"] <= time.time() + 3600
+
+
+def test_a_token_has_what_the_gateway_will_look_for(
+    command: Command, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNYARD_JWT_AUDIENCE", "runyard")
+    monkeypatch.setenv("RUNYARD_JWT_ISSUER", "https://issuer.example")
+    options = ("--user", "ann", "--tenant", "acme", "--role", "admin", "--role", "editor", "--ttl", "2d")
+    claims = claims_of(command("token", *options)[1], secret, audience="runyard", issuer="https://issuer.example")
+    assert (claims["tenant"], claims["roles"]) == ("acme", ["admin", "editor"])
+    assert claims["exp"] - time.time() > 47 * 3600
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--user", " "), "--user must be a name"),
+        (("--user", "ann", "--tenant", ""), "--tenant must be a name"),
+        *(
+            (("--user", "ann", "--ttl", ttl), "--ttl must be a number and a unit")
+            for ttl in ("", "0h", "1", "-1h", "1y")
+        ),
+    ],
+)
+def test_a_token_that_nobody_would_take_is_not_made(
+    command: Command, secret: str, arguments: tuple[str, ...], said: str
+) -> None:
+    code, out, error = command("token", *arguments)
+    assert (code, out) == (2, "")
+    assert error.startswith(f"error: {said}")
+
+
+def test_tokens_of_another_issuer_are_not_made(command: Command, secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RUNYARD_JWT_SECRET")
+    monkeypatch.setenv("RUNYARD_JWKS_URL", "https://issuer.example/keys")
+    code, out, error = command("token", "--user", "ann")
+    assert (code, out) == (2, "")
+    assert error.startswith("error: RUNYARD_JWT_SECRET is not set")
 
 
 def test_names_are_as_wide_as_the_widest(capsys: pytest.CaptureFixture[str]) -> None:
