@@ -30,8 +30,10 @@ from runyard.db.claims import give_back, queued_groups, take
 from runyard.db.closes import late_closes, mark_closed
 from runyard.db.deaths import bury
 from runyard.db.engine import Database
+from runyard.db.locks import lock_owned
 from runyard.db.migrate import upgrade
 from runyard.db.positions import queue_positions
+from runyard.db.scope import Scope
 from runyard.db.turns import Held
 from runyard.db.workers import beat
 from runyard.ids import InvocationId, RunId, WorkerId
@@ -85,6 +87,19 @@ async def held_by_worker(connection: Any) -> None:
 async def owned_runs(connection: Any) -> None:
     before = (RUNS // 2, "run_x")
     assert len(await reads.runs_of(connection, OWNER, reads.RunFilter(), before=before, limit=20)) == 20
+
+
+async def runs_of_a_tenant(connection: Any) -> None:
+    before = (RUNS // 2, "run_x")
+    admin = Scope.of_tenant(TENANT)
+    assert len(await reads.runs_of(connection, admin, reads.RunFilter(), before=before, limit=20)) == 20
+
+
+async def one_run_of_some_tenants(connection: Any) -> None:
+    service = Scope(tenants=("tenant-1", TENANT), user_id=None)
+    assert await reads.run_of(connection, "run_1", service) is not None
+    assert await reads.invocation_of_stream(connection, "st_1", service) is not None
+    assert await lock_owned(connection, "run_1", service) is not None
 
 
 async def one_run(connection: Any) -> None:
@@ -141,6 +156,8 @@ EXPECTED: dict[Work, set[str]] = {
     claim: {"ix_agent_runs_claim", "ix_agent_inputs_unfolded"},
     held_by_worker: {"ix_agent_runs_worker"},
     owned_runs: {"ix_agent_runs_owner"},
+    runs_of_a_tenant: {"ix_agent_runs_tenant"},
+    one_run_of_some_tenants: set(),
     one_run: {"ix_agent_invocations_run", "ix_agent_inputs_unfolded"},
     one_stream: {"agent_invocations"},
     waiting_streams: {"ix_agent_runs_claim"},
@@ -179,10 +196,13 @@ async def test_postgres_reads_no_table_from_end_to_end(full_database: Database, 
         await connection.rollback()
 
 
-async def test_the_newest_runs_of_a_user_are_not_sorted(full_database: Database) -> None:
-    [statement] = await executed(full_database, owned_runs)
+@pytest.mark.parametrize(
+    ("work", "index"), [(owned_runs, "ix_agent_runs_owner"), (runs_of_a_tenant, "ix_agent_runs_tenant")]
+)
+async def test_the_newest_runs_are_not_sorted(full_database: Database, work: Work, index: str) -> None:
+    [statement] = await executed(full_database, work)
     for plan in await plans(full_database, statement):
-        assert "ix_agent_runs_owner" in plan
+        assert index in plan
         assert not re.search(r"Sort|TEMP B-TREE", plan), plan
 
 

@@ -62,6 +62,49 @@ async def test_what_is_not_yours_is_not_there(database: Database, claim: Claim, 
     assert await database.read(reads.runs_of, stranger, reads.RunFilter(), before=None, limit=10) == []
 
 
+SCOPES = {
+    "admin": Scope.of_tenant("acme"),
+    "service": Scope(tenants=("other", "acme"), user_id=None),
+}
+
+
+@pytest.mark.parametrize("scope", SCOPES.values(), ids=SCOPES.keys())
+async def test_a_scope_may_hold_the_runs_of_many(database: Database, claim: Claim, scope: Scope) -> None:
+    run_id, invocation = claim.run.id, claim.invocation
+    found = await database.read(reads.run_of, run_id, scope)
+    assert found is not None
+    assert found[0].user_id == "ada"
+    assert await database.read(reads.invocation_of, invocation.id, scope) is not None
+    assert await database.read(reads.invocation_of_stream, invocation.stream_id, scope) is not None
+    assert await database.read(reads.messages_of, run_id, scope, after_seq=None, descending=False, limit=10)
+    await accepted(database, user_id="eve")
+    await accepted(database, tenant_id="other")
+    await accepted(database, tenant_id="third")
+    listed = await database.read(reads.runs_of, scope, reads.RunFilter(), before=None, limit=10)
+    assert {run.tenant_id for run, _ in listed} == set(scope.tenants)
+    assert {run.user_id for run, _ in listed if run.tenant_id == "acme"} == {"ada", "eve"}
+
+
+async def test_who_continues_a_run_does_not_come_to_own_it(database: Database, claim: Claim) -> None:
+    turn = new_turn(user_id="root", continues=claim.run.id, scope=Scope.of_tenant("acme"), roles=("admin",))
+    assert (await database.write(accept_turn, turn)).run_id == claim.run.id
+    run, invocation = await run_and_invocation(database, claim.run.id)
+    assert (run.user_id, invocation.roles) == ("ada", ["admin"])
+
+
+async def test_a_scope_is_narrowed_and_never_widened() -> None:
+    mine, admin = Scope.of_user("acme", "ada"), Scope.of_tenant("acme")
+    service = Scope(tenants=("acme", "other"), user_id=None)
+    assert mine.within(tenant_id=None, user_id=None) == mine
+    assert mine.within(tenant_id="acme", user_id="ada") == mine
+    assert mine.within(tenant_id="acme", user_id="eve") is None
+    assert mine.within(tenant_id="other", user_id=None) is None
+    assert admin.within(tenant_id=None, user_id="ada") == mine
+    assert admin.within(tenant_id="other", user_id="ada") is None
+    assert service.within(tenant_id="acme", user_id=None) == admin
+    assert service.within(tenant_id="third", user_id=None) is None
+
+
 async def test_an_invocation_is_found_by_its_id_and_by_its_stream(database: Database, claim: Claim) -> None:
     by_id = await database.read(reads.invocation_of, claim.invocation.id, OWNER)
     by_stream = await database.read(reads.invocation_of_stream, claim.invocation.stream_id, OWNER)
