@@ -73,7 +73,7 @@ async def test_a_tool_is_told_and_the_next_turn_works(stack: Stack, unique: str)
         ("attend", False),
         ("book", True),
     ]
-    assert [frame["name"] for frame in told if "isError" not in frame] == ["look_up", "attend"]
+    assert [frame["name"] for frame in told if "isError" not in frame] == ["look_up", "attend"]  # in the calls' order
     again = await api.run("mortal", "and now?", runId=run_id)
     assert (again["status"], again["text"]) == ("completed", "Back again.")
     looked_up, attended, booked, *more = stack.standin.calls[-1].messages[-1]["content"]
