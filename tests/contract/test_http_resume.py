@@ -322,7 +322,7 @@ async def until_text(reading: Reading, text: str) -> None:
 
 async def test_the_streams_of_others_do_not_exist(stack: Stack) -> None:
     run = await ended_run(stack)
-    foreign = [stack.gateway.user(), stack.gateway.user(tenant="t2"), stack.gateway.user(roles=("admin",))]
+    foreign = [stack.gateway.user(), stack.gateway.user(tenant="t2"), stack.gateway.user(tenant="t2", roles=("admin",))]
     paths: Mapping[str, str] = {
         f"/v1/streams/{run.stream_id}": "/v1/streams/st_" + "0" * 40,
         f"/v1/runs/{run.result['runId']}/stream": "/v1/runs/run_" + "0" * 32 + "/stream",
