@@ -11,7 +11,7 @@ local oldest = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 2)
 if #oldest < 2 then return end
 redis.call('DEL', KEYS[1])
 for _, entry in ipairs(oldest) do redis.call('XADD', KEYS[1], entry[1], unpack(entry[2])) end
-redis.call('HSET', KEYS[2], 'last', string.match(oldest[2][1], '^%d+'))
+redis.call('HSET', KEYS[2], 'state', 'live', 'last', string.match(oldest[2][1], '^%d+'))
 """
 
 

@@ -1,0 +1,232 @@
+"""Runs, their inputs and their workers without a database: what each call comes to, one after the other.
+
+The model knows no rows, locks or transactions; `test_lifecycle.py` holds them against it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from runyard.runs import BUSY, RunStatus
+
+IfBusy = Literal["steer", "reject", "cancel"]
+Outcome = tuple[Any, ...]
+"""What a call says, its kind first; a refusal is `("refused", why)` and changes nothing."""
+
+
+@dataclass(kw_only=True)
+class Input:
+    id: str
+    invocation: str
+    opens: bool
+    rank: int
+    folded: bool = False
+
+
+@dataclass(kw_only=True)
+class Invocation:
+    ended: RunStatus | None = None
+    has_begun: bool = False
+    deaths: list[list[str]] = field(default_factory=list)
+    unanswered: list[str] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class Run:
+    """`inputs`: all that were neither dropped nor taken back; `started`: tools whose calls are under way."""
+
+    id: str
+    current: str
+    rank: int
+    status: RunStatus = RunStatus.QUEUED
+    worker: str | None = None
+    generation: int = 0
+    is_cancelled: bool = False
+    invocations: dict[str, Invocation] = field(default_factory=dict)
+    inputs: list[Input] = field(default_factory=list)
+    started: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def waiting(self) -> list[Input]:
+        return [item for item in self.inputs if not item.folded]
+
+    @property
+    def steering(self) -> list[Input]:
+        """What waits and steers what runs, or what opens it."""
+        return [item for item in self.waiting if item.invocation == self.current]
+
+    @property
+    def replacement(self) -> Input | None:
+        return next((item for item in self.waiting if item.opens and item.invocation != self.current), None)
+
+    def due(self) -> Iterator[Input]:
+        """What the current invocation answers: its own inputs, and what earlier ones left."""
+        for item in self.waiting:
+            if item.invocation == self.current or self.invocations[item.invocation].ended is not None:
+                yield item
+
+    def fold(self, items: Any) -> None:
+        for item in list(items):
+            item.folded = True
+
+    def drop(self, items: list[Input]) -> list[str]:
+        self.inputs = [item for item in self.inputs if item not in items]
+        return [item.id for item in items]
+
+    def enqueue(self, invocation: str, input_id: str, rank: int) -> None:
+        self.invocations[invocation] = Invocation()
+        self.inputs.append(Input(id=input_id, invocation=invocation, opens=True, rank=rank))
+
+    def begin(self, invocation: str, rank: int) -> None:
+        self.current, self.rank, self.status, self.is_cancelled = invocation, rank, RunStatus.QUEUED, False
+
+    def end(self, status: RunStatus) -> None:
+        """The current invocation ends; one that waits to take its place is next."""
+        self.invocations[self.current].ended = status
+        self.status, self.worker, self.is_cancelled = status, None, False
+        self.started.clear()
+        if (following := self.replacement) is not None:
+            self.begin(following.invocation, following.rank)
+
+    def leave(self) -> None:
+        """It goes back into the queue."""
+        self.status, self.worker = RunStatus.QUEUED, None
+        self.generation += 1
+
+
+@dataclass(kw_only=True)
+class Model:
+    runs: dict[str, Run] = field(default_factory=dict)
+    workers: set[str] = field(default_factory=set)
+
+    # Callers ----------------------------------------------------------------------------------------------------
+
+    def send(self, run_id: str, invocation: str, input_id: str, if_busy: IfBusy, rank: int) -> Outcome:
+        run = self.runs.get(run_id)
+        if run is None:
+            run = self.runs[run_id] = Run(id=run_id, current=invocation, rank=rank)
+        elif run.status in BUSY:
+            return self._send_busy(run, invocation, input_id, if_busy, rank)
+        run.enqueue(invocation, input_id, rank)
+        run.begin(invocation, rank)
+        return ("accepted", invocation)
+
+    def _send_busy(self, run: Run, invocation: str, input_id: str, if_busy: IfBusy, rank: int) -> Outcome:
+        following = run.replacement
+        if if_busy == "reject" or (if_busy == "cancel" and following is not None):
+            return ("refused", "RUN_BUSY")
+        if if_busy == "cancel" and run.status is RunStatus.QUEUED:
+            run.fold(run.due())
+            run.end(RunStatus.CANCELLED)
+            run.enqueue(invocation, input_id, rank)
+            run.begin(invocation, rank)
+            return ("accepted", invocation)
+        if if_busy == "cancel" or (run.is_cancelled and following is None):
+            run.is_cancelled = True
+            run.enqueue(invocation, input_id, rank)
+            return ("accepted next", invocation)
+        target = following.invocation if run.is_cancelled and following is not None else run.current
+        run.inputs.append(Input(id=input_id, invocation=target, opens=False, rank=rank))
+        return ("steers", target)
+
+    def send_again(self, run_id: str, invocation: str, input_id: str) -> Outcome:
+        """The answer to the first try was lost."""
+        run = self.runs[run_id]
+        found = next(item for item in run.inputs if item.id == input_id)
+        if found.invocation != invocation:
+            return ("steers", found.invocation)
+        is_next = run.status in BUSY and run.current != invocation
+        return ("accepted next" if is_next else "accepted", invocation)
+
+    def retract(self, run_id: str, input_id: str) -> Outcome:
+        run = self.runs[run_id]
+        found = next((item for item in run.inputs if item.id == input_id), None)
+        if found is None:
+            return ("refused", "unknown")
+        if found.folded or found.opens:
+            return ("refused", "ALREADY_FOLDED")
+        run.drop([found])
+        return ("retracted", input_id)
+
+    def cancel(self, run_id: str) -> Outcome:
+        run = self.runs[run_id]
+        if run.status is RunStatus.RUNNING:
+            run.is_cancelled = True
+            return ("asked",)
+        if run.status is RunStatus.QUEUED:
+            dropped = run.drop([item for item in run.steering if not item.opens])
+            run.fold(run.due())
+            run.end(RunStatus.CANCELLED)
+            return ("cancelled", *dropped)
+        return ("settled", run.status, *run.drop(run.waiting))
+
+    # The fleet --------------------------------------------------------------------------------------------------
+
+    def claim(self, worker: str) -> Outcome:
+        queued = [run for run in self.runs.values() if run.status is RunStatus.QUEUED]
+        if not queued:
+            return ("nothing queued",)
+        if worker not in self.workers:
+            return ("refused", "worker gone")
+        run = min(queued, key=lambda each: (each.rank, each.id))
+        invocation = run.invocations[run.current]
+        if not invocation.has_begun:
+            run.fold(run.due())
+        invocation.has_begun = True
+        run.status, run.worker = RunStatus.RUNNING, worker
+        run.generation += 1
+        return ("claimed", run.id, run.generation)
+
+    def bury(self, worker: str) -> Outcome:
+        if worker not in self.workers:
+            return ("refused", "not that beat")
+        self.workers.discard(worker)
+        theirs = [run for run in self.runs.values() if run.worker == worker]
+        for run in theirs:
+            run.invocations[run.current].deaths.append(sorted(set(run.started.values())))
+            run.leave()
+        return ("buried", *sorted(run.id for run in theirs))
+
+    # A worker, with the generation that it claimed --------------------------------------------------------------
+
+    def held(self, run_id: str, generation: int) -> Run | None:
+        """None: the run is not this claim's any more."""
+        run = self.runs[run_id]
+        return run if run.status is RunStatus.RUNNING and run.generation == generation else None
+
+    def start(self, run: Run, index: int, tool: str) -> Outcome:
+        run.started[index] = tool
+        return ("done",)
+
+    def finish(self, run: Run, index: int) -> Outcome:
+        del run.started[index]
+        return ("done",)
+
+    def answer(self, run: Run) -> Outcome:
+        """The tool boundary."""
+        run.started.clear()
+        run.fold(run.steering)
+        return ("goes on", run.is_cancelled)
+
+    def end(self, run: Run) -> Outcome:
+        """The terminal boundary."""
+        steering = run.steering
+        run.fold(steering)
+        if steering and not run.is_cancelled:
+            return ("goes on", False)
+        return self._settle(run, RunStatus.CANCELLED if run.is_cancelled else RunStatus.COMPLETED)
+
+    def fail(self, run: Run) -> Outcome:
+        if run.is_cancelled:
+            run.fold(run.steering)
+            return self._settle(run, RunStatus.CANCELLED)
+        run.invocations[run.current].unanswered = [item.id for item in run.steering]
+        return self._settle(run, RunStatus.FAILED)
+
+    def _settle(self, run: Run, status: RunStatus) -> Outcome:
+        run.end(status)
+        return ("settled", status, run.current if run.status is RunStatus.QUEUED else None)
+
+    def give_back(self, run: Run) -> Outcome:
+        run.leave()
+        return ("given back",)
