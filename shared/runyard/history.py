@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from runyard.blocks import Block, Content, as_blocks, call_ids
+from runyard.blocks import Block, Content, as_blocks, call_ids, text_of
 from runyard.errors import InvalidArgs
 
 _USER_BLOCKS = frozenset({"text", "image", "document"})
@@ -30,16 +30,20 @@ def check_user_blocks(blocks: Sequence[Block], where: str) -> None:
         _check_shown(block, place)
 
 
-def check_history(messages: Sequence[HistoryMessage], *, asked: Sequence[str] = ()) -> None:
-    """Messages that could follow a turn which asked for the calls `asked`, in its order.
+def check_history(messages: Sequence[HistoryMessage], *, behind: Sequence[HistoryMessage] = ()) -> None:
+    """Messages that could follow those that are `behind` them, in their order.
 
-    Every call is answered in the very next user message, results belong to calls that were asked for, ids are unique,
-    and no call is left open at the end.
+    The user begins. Every call is answered in the very next user message, results belong to calls that were asked for,
+    ids are unique, and no call is left open at the end.
 
     Raises:
         InvalidArgs: names the message and the block, `messages[2].content[0].tool_use_id`.
     """
-    open_calls, seen = list(asked), set(asked)
+    if messages and not behind and messages[0].role != "user":
+        raise InvalidArgs("messages[0].role must be user: a conversation begins so", fields=["messages"])
+    earlier = [call_ids(message.content) for message in behind]
+    open_calls = list(earlier[-1]) if earlier else []
+    seen = {call_id for calls in earlier for call_id in calls}
     for index, message in enumerate(messages):
         where = f"messages[{index}].content"
         if not message.content or (isinstance(message.content, str) and not message.content.strip()):
@@ -96,6 +100,8 @@ def _check_user(blocks: Sequence[Block], where: str, open_calls: list[str]) -> N
             check_user_blocks(content, f"{place}.content")
         elif not isinstance(content, str):
             raise _wrong(place, "content", "must be a string or content blocks")
+        if block.get("is_error") and not text_of(content).strip():
+            raise _wrong(place, "content", "of an error must have words")
         answered.append(call_id)
     if missing := [call_id for call_id in open_calls if call_id not in answered]:
         raise _unanswered(where, missing)

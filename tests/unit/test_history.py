@@ -27,6 +27,9 @@ def model(*content: Any) -> HistoryMessage:
     return HistoryMessage(role="assistant", content=content[0] if isinstance(content[0], str) else list(content))
 
 
+BEGUN = [user("hi")]
+
+
 @pytest.mark.parametrize(
     "messages",
     [
@@ -37,7 +40,11 @@ def model(*content: Any) -> HistoryMessage:
         [user(text("look"), IMAGE)],
         [user("hi"), model(THINKING, text("so"), CALL), user(RESULT, text("and?")), model("fine")],
         [user("hi"), model(CALL, OTHER_CALL), user(OTHER_RESULT, RESULT)],
-        [model({"type": "redacted_thinking", "data": "x"}, CALL), user({"type": "tool_result", "tool_use_id": "t1"})],
+        [
+            user("hi"),
+            model({"type": "redacted_thinking", "data": "x"}, CALL),
+            user({"type": "tool_result", "tool_use_id": "t1"}),
+        ],
     ],
 )
 def test_what_a_model_takes_is_taken(messages: list[HistoryMessage]) -> None:
@@ -45,7 +52,7 @@ def test_what_a_model_takes_is_taken(messages: list[HistoryMessage]) -> None:
 
 
 def test_results_may_answer_the_transcript_they_are_appended_to() -> None:
-    check_history([user(RESULT)], asked=["t1"])
+    check_history([user(RESULT)], behind=[user("hi"), model(CALL)])
 
 
 @pytest.mark.parametrize(
@@ -66,6 +73,7 @@ def test_results_may_answer_the_transcript_they_are_appended_to() -> None:
         ([model(CALL, OTHER_CALL), user(RESULT)], "t2"),
         ([model(CALL), user(RESULT, RESULT)], "messages[1].content[1].tool_use_id"),
         ([model(CALL), user(RESULT), model(CALL), user(RESULT)], "messages[2].content[0].id"),
+        ([model(CALL), user({"type": "tool_result", "tool_use_id": "t1", "is_error": True})], "content[0].content"),
         ([model(CALL), user({**RESULT, "content": 7})], "messages[1].content[0].content"),
         ([model(CALL), user({**RESULT, "content": [CALL]})], "content[0].type"),
         ([model({**CALL, "input": "{}"})], "messages[0].content[0].input"),
@@ -77,10 +85,21 @@ def test_results_may_answer_the_transcript_they_are_appended_to() -> None:
 )
 def test_what_a_model_refuses_is_named(messages: list[HistoryMessage], names: str) -> None:
     with pytest.raises(InvalidArgs) as refused:
-        check_history(messages)
+        check_history(messages, behind=BEGUN)
     assert names in refused.value.message
+
+
+def test_the_user_begins() -> None:
+    with pytest.raises(InvalidArgs, match=r"messages\[0\].role"):
+        check_history([model("hello")])
+    check_history([model("hello")], behind=BEGUN)
+
+
+def test_the_id_of_a_call_is_not_used_again() -> None:
+    with pytest.raises(InvalidArgs, match=r"messages\[0\].content\[0\].id"):
+        check_history([model(CALL), user(RESULT)], behind=[user("hi"), model(CALL), user(RESULT)])
 
 
 def test_an_open_call_of_the_transcript_must_be_answered_first() -> None:
     with pytest.raises(InvalidArgs, match="t1"):
-        check_history([user("hi")], asked=["t1"])
+        check_history([user("hi")], behind=[user("hi"), model(CALL)])

@@ -7,7 +7,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runyard.blocks import call_ids
 from runyard.db.locks import lock_owned
 from runyard.db.records import Message, Run
 from runyard.db.scope import Scope
@@ -29,11 +28,10 @@ from runyard.runs import SETTLED, RunStatus
 _EDITABLE = SETTLED | {RunStatus.IDLE}
 _OF_THE_TRANSCRIPT = (agent_calls, agent_inputs, agent_messages, agent_invocations)
 
-_last_message = (
+_transcript = (
     sa.select(agent_messages.c.role, agent_messages.c.content)
     .where(agent_messages.c.run_id == sa.bindparam("run"))
-    .order_by(agent_messages.c.seq.desc())
-    .limit(1)
+    .order_by(agent_messages.c.seq)
 )
 
 
@@ -155,8 +153,8 @@ async def erase_run(connection: AsyncConnection, run_id: str, scope: Scope) -> l
 
 async def check_fits(connection: AsyncConnection, run: Run, messages: Sequence[HistoryMessage]) -> None:
     """Raises `InvalidArgs` for messages that cannot follow the transcript; the run lock is held."""
-    last = (await connection.execute(_last_message, {"run": run.id})).one_or_none()
-    check_history(messages, asked=call_ids(last.content) if last is not None and last.role == "assistant" else [])
+    rows = await connection.execute(_transcript, {"run": run.id})
+    check_history(messages, behind=[HistoryMessage(role=row.role, content=row.content) for row in rows])
 
 
 async def store_history(connection: AsyncConnection, run: Run, messages: Sequence[HistoryMessage], *, at: int) -> Run:
