@@ -6,6 +6,7 @@ import structlog
 
 from runyard.db.closes import mark_closed
 from runyard.errors import StoreUnavailable
+from runyard.lifecycle.closing import close_anew, is_in_doubt
 from runyard.lifecycle.endings import Ending
 from runyard.streams.ops import Status
 from runyard_gateway.gateway import Gateway
@@ -16,11 +17,19 @@ log = structlog.get_logger()
 async def close_stream(gateway: Gateway, ending: Ending) -> None:
     """Of an invocation that was settled here. What fails a worker does later, by the row."""
     try:
-        answer = await gateway.store.close(ending.close())
-        if answer.status is not Status.BELOW:
-            await gateway.database.write(mark_closed, [ending.invocation_id])
+        await _close(gateway, ending)
+        await gateway.database.write(mark_closed, [ending.invocation_id])
     except StoreUnavailable as error:
         log.warning("stream not closed yet", invocation_id=ending.invocation_id, error=str(error))
+
+
+async def _close(gateway: Gateway, ending: Ending) -> None:
+    if await is_in_doubt(gateway.store, ending):
+        await close_anew(gateway.database, gateway.store, ending)
+        return
+    answer = await gateway.store.close(ending.close())
+    if answer.status is Status.BELOW:
+        await close_anew(gateway.database, gateway.store, ending, stored_last=answer.last)
 
 
 async def forget_streams(gateway: Gateway, stream_ids: Sequence[str]) -> None:

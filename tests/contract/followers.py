@@ -12,11 +12,11 @@ from typing import Any
 from redis.asyncio import Redis
 from tests.clients.answer import AnswerText, is_terminal
 from tests.clients.sse import Event, EventStreamParser
+from tests.contract.worker import GUARD_S, FakeFrameServer, SwitchableStore
 
 from runyard.db.engine import Database
 from runyard.db.reads import invocations_by_stream
 from runyard.errors import StreamGone
-from runyard.streams.store import FrameStore
 from runyard_gateway.credentials import Lasting
 from runyard_gateway.hub import Hub
 from runyard_gateway.streaming import ResumedStream
@@ -69,8 +69,10 @@ class Post:
 
 
 @contextlib.asynccontextmanager
-async def posted(name: str, client: Redis, prefix: str, database: Database) -> AsyncIterator[Post]:
-    store = FrameStore(client, prefix=prefix, retain_s=60, max_bytes=1, max_streams=1)
+async def posted(
+    name: str, client: Redis, server: FakeFrameServer, prefix: str, database: Database
+) -> AsyncIterator[Post]:
+    store = SwitchableStore(client, server, prefix=prefix, retain_s=60, max_bytes=4_194_304, max_streams=1000)
     client.connection_pool.connection_kwargs["client_name"] = name
     hub = LossyHub(store, client)
     parts = SimpleNamespace(hub=hub, store=store, database=database)
@@ -129,6 +131,12 @@ class Follower:
         del self.places[max(1, len(self.places) - forgetting) :]
         self._gone = asyncio.Event()
         self._reading = asyncio.create_task(self._read(post))
+
+    async def has(self, words: str) -> None:
+        """Until it has this answer."""
+        async with asyncio.timeout(GUARD_S):
+            while self.place.answer.text != words:  # noqa: ASYNC110 - its task sets no event of ours
+                await asyncio.sleep(0.001)
 
     async def ended(self, guard_s: float) -> None:
         """Until the answer has ended by itself."""

@@ -356,6 +356,7 @@ class LifeStore(SwitchableStore):
     def __init__(self, life: Life) -> None:
         super().__init__(
             life.stage.redis,
+            life.stage.server,
             prefix=life.stage.prefix,
             retain_s=60,
             max_bytes=life.stage.stream_max_bytes,

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from redis.asyncio import Redis
@@ -20,7 +19,7 @@ from tests.contract import store
 from tests.contract.followers import Follower, Post, posted
 from tests.contract.interruptions import Life, Stage
 from tests.contract.redis_losses import forget_all, forget_newest
-from tests.contract.worker import GUARD_S, SwitchableStore, empty
+from tests.contract.worker import GUARD_S, FakeFrameServer, SwitchableStore, empty
 from tests.fakes.databases import FaultyDatabase
 from tests.fakes.provider import Step, turn
 from tests.fakes.rows import text, tool_use
@@ -97,6 +96,7 @@ class World:
     database: FaultyDatabase
     redis: Redis
     prefix: str
+    server: FakeFrameServer
     posts: list[Post]
 
 
@@ -110,12 +110,14 @@ def world_on(url: str) -> Iterator[World]:
             database, redis = FaultyDatabase(url, pool_size=4), connect(redis_server())
             stack.push_async_callback(database.close)
             stack.push_async_callback(redis.aclose)
-            posts = []
+            posts, server = [], FakeFrameServer()
             for number in range(2):
                 client = connect(redis_server())
                 stack.push_async_callback(client.aclose)
-                posts.append(await stack.enter_async_context(posted(f"{prefix}-{number}", client, prefix, database)))
-            return World(runner=runner, database=database, redis=redis, prefix=prefix, posts=posts)
+                posts.append(
+                    await stack.enter_async_context(posted(f"{prefix}-{number}", client, server, prefix, database))
+                )
+            return World(runner=runner, database=database, redis=redis, prefix=prefix, server=server, posts=posts)
 
         world = runner.run(opened())
         try:
@@ -144,7 +146,11 @@ class Reading(RuleBasedStateMachine):
         world = self.world
         self.run(world.database.write(empty))
         self.stage = LiveStage(
-            database=world.database, redis=world.redis, prefix=world.prefix, stream_max_bytes=stream_max_bytes
+            database=world.database,
+            redis=world.redis,
+            prefix=world.prefix,
+            server=world.server,
+            stream_max_bytes=stream_max_bytes,
         )
         accepted = store.new_turn(content="go")
         self.stage.stream_id, self.stage.run_id = accepted.stream_id, accepted.run_id
@@ -309,7 +315,6 @@ class Reading(RuleBasedStateMachine):
             assert follower.place.is_at_the_end, follower.told
             if follower is newcomer or not follower.place.was_told:
                 assert follower.place.answer.text == expected, follower.told
-            note(f"reader {number}: {follower.told}")
 
     async def row(self) -> Any:
         return await store.run_row(self.world.database, self.stage.run_id)
@@ -362,3 +367,24 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whatever_happens_a_reader_has_the_text_of_the_rows(database_url: str) -> None:
     with world_on(database_url) as world:
         run_state_machine_as_test(lambda: Reading(world), settings=search(examples=25, steps=30))
+
+
+@pytest.mark.usefixtures("impatient", "plain_logs")
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("forget", [forget_all, forget_newest])
+def test_the_end_comes_behind_all_that_a_reader_has_seen(database_url: str, forget: Any) -> None:
+    """The worker is dead, Redis restarted without what it wrote last, and a person cancels the run in the queue."""
+    at_once = (0, 0, 0, 0)
+    with world_on(database_url) as world:
+        reading = Reading(world)
+        reading.a_run_is_accepted(4_194_304)
+        reading.a_reader_comes(at_once)
+        (reader,) = reading.followers
+        reading.the_model_says(["a ", "half ", "answer"], at_once)
+        reading.run(reader.has("a half answer"))
+        assert reading.life is not None
+        reading.run(reading.life.restart_redis(forget))
+        reading.the_worker_dies(at_once)
+        reading.a_person_stops_the_run(at_once)
+        reading.teardown()
+        assert reader.place.answer.text == ""

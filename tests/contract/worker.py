@@ -48,9 +48,15 @@ class SwitchableStore(FrameStore):
 
     away = False
 
-    def __init__(self, client: Redis, **limits: Any) -> None:
+    def __init__(self, client: Redis, server: "FakeFrameServer", **limits: Any) -> None:
         super().__init__(client, **limits)
+        self._server = server
         self.applied = asyncio.Event()
+
+    async def server_run_id(self) -> str:
+        if self._server.now is None:
+            raise StoreUnavailable("Redis does not answer")
+        return self._server.now
 
     async def apply(self, ops: Sequence[Op]) -> list[Answer]:
         if self.away:
@@ -151,14 +157,15 @@ class Worker:
 @contextlib.asynccontextmanager
 async def opened(database_url: str, client: Redis, prefix: str) -> AsyncIterator[Worker]:
     database = FaultyDatabase(database_url, pool_size=4)
-    frames = SwitchableStore(client, prefix=prefix, retain_s=60, max_bytes=4_194_304, max_streams=1000)
+    server = FakeFrameServer()
+    frames = SwitchableStore(client, server, prefix=prefix, retain_s=60, max_bytes=4_194_304, max_streams=1000)
     flusher, closer, liveness = Flusher(frames), Closer(database, frames), Liveness()
     liveness.seen(math.inf)  # however long a test takes on a busy machine
     worker = Worker(
         database=database,
         store=frames,
         worker_id=store.registered(database_url),
-        server=FakeFrameServer(),
+        server=server,
         flusher=flusher,
         closer=closer,
         threads=ToolThreads(4),

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import structlog
 
-from runyard.db.closes import mark_closed, set_closing_base
+from runyard.db.closes import mark_closed
 from runyard.db.engine import Database
 from runyard.errors import StoreUnavailable
 from runyard.ids import InvocationId
-from runyard.lifecycle.endings import RESET_DISTANCE, Ending
+from runyard.lifecycle.closing import close_anew, is_in_doubt
+from runyard.lifecycle.endings import Ending
 from runyard.streams.ops import Status
 from runyard.streams.store import FrameStore
 from runyard_workers.stream_writer import StreamWriter, WriterState
@@ -98,21 +99,21 @@ class Closer:
     async def _close(self, unclosed: Sequence[_Unclosed]) -> None:
         complete = await asyncio.gather(*(each.has_its_frames() for each in unclosed))
         ready = [each for each, is_complete in zip(unclosed, complete, strict=True) if is_complete]
-        answers = await self._store.apply([each.ending.close() for each in ready])
-        for each, answer in zip(ready, answers, strict=True):
-            ending = each.ending
+        sure = [each for each in ready if each.writer or not await is_in_doubt(self._store, each.ending)]
+        answers = await self._store.apply([each.ending.close() for each in sure])
+        for each, answer in zip(sure, answers, strict=True):
             if answer.status is Status.BELOW:
-                await self._reset(ending, answer.last)
-            each.release()
-            self._unclosed.pop(ending.invocation_id, None)
-            self._unmarked.append(ending.invocation_id)
+                await close_anew(self._database, self._store, each.ending, stored_last=answer.last)
+            self._closed(each)
+        for each in ready:
+            if each not in sure:
+                await close_anew(self._database, self._store, each.ending)
+                self._closed(each)
 
-    async def _reset(self, ending: Ending, stored_last: int) -> None:
-        """Redis lost frames: give the readers the committed text anew, then the end."""
-        base = max(ending.last_frame, stored_last) + RESET_DISTANCE
-        await self._database.write(set_closing_base, ending.run_id, ending.invocation_id, base)
-        answer = await self._store.close(ending.close(base=base))
-        log.warning("stream closed by a reset", stream_id=ending.stream_id, base=base, answer=answer.status)
+    def _closed(self, each: _Unclosed) -> None:
+        each.release()
+        self._unclosed.pop(each.ending.invocation_id, None)
+        self._unmarked.append(each.ending.invocation_id)
 
     async def _mark_forever(self) -> None:
         while True:

@@ -20,12 +20,16 @@ WITHDRAW_ALL = event_payload(FrameEvent.REWIND, {"toSeq": 0, "length": 0})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """An invocation as it was settled. `text`: the answer text that its rows hold."""
+    """An invocation as it was settled. `text`: the answer text that its rows hold.
+
+    `redis_run_id`: the Redis process that its frames are known to have been written to; None: it had not begun.
+    """
 
     run_id: RunId
     invocation_id: InvocationId
     stream_id: StreamId
     request_id: str
+    redis_run_id: str | None
     result: dict[str, Any]
     error: dict[str, Any] | None
     last_frame: int
@@ -55,6 +59,7 @@ def ending(invocation: Invocation, settlement: Settlement, rows: Sequence[Messag
         invocation_id=invocation.id,
         stream_id=invocation.stream_id,
         request_id=invocation.request_id,
+        redis_run_id=invocation.redis_run_id,
         result=settlement.result,
         error=settlement.error,
         last_frame=settlement.last_frame,
@@ -74,6 +79,7 @@ def stored_ending(invocation: Invocation, rows: Sequence[Message]) -> Ending:
         invocation_id=invocation.id,
         stream_id=invocation.stream_id,
         request_id=invocation.request_id,
+        redis_run_id=invocation.redis_run_id,
         result=invocation.result,
         error=invocation.error,
         last_frame=invocation.last_frame,

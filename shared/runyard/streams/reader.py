@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from runyard.frames import Frame
-from runyard.streams.connect import answered
+from runyard.streams.connect import answered, redis_run_id
 from runyard.streams.keys import StreamKeys
 
 PAGE = 500
@@ -58,6 +58,10 @@ class FrameReader:
 
     async def info(self, stream_id: str) -> StreamInfo | None:
         return (await self.infos([stream_id])).get(stream_id)
+
+    async def server_run_id(self) -> str:
+        """Another one than before: Redis restarted, and may have lost frames."""
+        return await redis_run_id(self._client)
 
     async def infos(self, stream_ids: Collection[str]) -> dict[str, StreamInfo]:
         """In one round trip; streams that are not there, or make no sense, are left out."""

@@ -1,0 +1,34 @@
+"""Closing the stream of a settled invocation, also where Redis does not have all that its readers have seen."""
+
+import structlog
+
+from runyard.db.closes import set_closing_base
+from runyard.db.engine import Database
+from runyard.lifecycle.endings import RESET_DISTANCE, Ending
+from runyard.streams.store import FrameStore
+
+log = structlog.get_logger()
+
+
+async def is_in_doubt(store: FrameStore, ending: Ending) -> bool:
+    """Whether Redis restarted since the invocation began.
+
+    Frames that no row accounts for may be lost then, whose numbers readers have: the end must not get one of them. Who
+    has written the stream up to its end itself knows better.
+
+    Raises:
+        StoreUnavailable
+    """
+    return ending.redis_run_id is not None and await store.server_run_id() != ending.redis_run_id
+
+
+async def close_anew(database: Database, store: FrameStore, ending: Ending, *, stored_last: int = 0) -> None:
+    """Give the readers the committed text anew, then the end. `stored_last`: the highest number that Redis has.
+
+    Raises:
+        StoreUnavailable
+    """
+    base = max(ending.last_frame, stored_last) + RESET_DISTANCE
+    await database.write(set_closing_base, ending.run_id, ending.invocation_id, base)
+    answer = await store.close(ending.close(base=base))
+    log.warning("stream closed by a reset", stream_id=ending.stream_id, base=base, answer=answer.status)
