@@ -112,7 +112,7 @@ def test_make_has_the_targets():
 
 def curls():
     """Method, path with query, headers and body of each curl in the README; its shell variables as they stand."""
-    commands = re.findall(r"curl (?:\\\n|\\.|[^\\|)\n])+", "".join(blocks("bash")))
+    commands = re.findall(r"curl (?:\\\n|\\.|[^\\|)\n])+", "".join([*blocks("bash"), *blocks("sh")]))
     for command in commands:
         words = iter(shlex.split(command.replace("\\\n", " ")))
         url, headers, body = "", [], None
