@@ -29,6 +29,9 @@ AWAY_S = 12.0
 """A worker that is not heard of for 8 s is dead."""
 
 RUNS_OF_A_KIND = 8
+CUTS = 10
+"""At least: there are more when commits come faster than the test can follow."""
+
 DEMOTED = "demoted"
 
 
@@ -187,7 +190,7 @@ async def test_commits_whose_answers_are_lost_are_not_doubled(fleet: FarFleet, s
         await end_well(stack, readings)
     cutting.cancel()
     await asyncio.wait([cutting])
-    assert len(cuts) > len(readings) / 2
+    assert len(cuts) >= CUTS
     runs = {
         run_id
         for (run_id,) in stack.execute(
@@ -213,6 +216,9 @@ async def test_runs_go_on_after_a_restart_and_after_their_links_were_ended(
     async with held_runs(stack, unique, of_a_kind=RUNS_OF_A_KIND) as readings:
         fleet.server.kill()
         await asyncio.to_thread(fleet.server.start)
-        stack.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        stack.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
         let_go(stack, unique)
         await end_well(stack, readings)
