@@ -53,17 +53,19 @@ class Hub:
             tasks.create_task(self._check_forever())
 
     @contextlib.asynccontextmanager
-    async def watch(self, stream_id: str) -> AsyncIterator[Tail]:
+    async def watch(self, stream_id: str, *, seeks: bool = False) -> AsyncIterator[Tail]:
         """A reader's tail, for as long as the block runs. The last one's end ends the subscription.
 
-        Who may read was decided before. A stream that Redis does not have is an empty live one.
+        Who may read was decided before. A stream that Redis does not have is an empty live one. `seeks`: the reader
+        asks first where it stands (`Tail.seek`); one of a stream that has ended needs no subscription.
         """
         channel = self._channel(stream_id)
         window = self._windows.get(channel)
         if window is None:
             window = self._windows[channel] = Window(stream_id, time.monotonic())
-            self._subscription.add(channel)
-        tail = Tail(window, self._reader, lambda: self._draining)
+        if not seeks:
+            self._subscribe(channel, window)
+        tail = Tail(window, self._reader, lambda: self._draining, lambda: self._subscribe(channel, window))
         window.watchers.add(tail)
         try:
             yield tail
@@ -113,10 +115,16 @@ class Hub:
     def _channel(self, stream_id: str) -> bytes:
         return self._reader.keys.channel(stream_id).encode()
 
+    def _subscribe(self, channel: bytes, window: Window) -> None:
+        if not window.is_subscribed and self._windows.get(channel) is window:
+            window.is_subscribed = True
+            self._subscription.add(channel)
+
     def _drop(self, channel: bytes, window: Window) -> None:
         if self._windows.get(channel) is window:
             del self._windows[channel]
-            self._subscription.remove(channel)
+            if window.is_subscribed:
+                self._subscription.remove(channel)
 
     def _on_message(self, channel: bytes, message: bytes) -> None:
         window = self._windows.get(channel)

@@ -75,7 +75,7 @@ class ResumedStream:
             StreamGone: before the answer begins: frames after the cursor were dropped.
         """
         headers = _headers(self.invocation.stream_id, self.headers)
-        async with _watching(self.gateway, self.invocation.stream_id, self.credential) as tail:
+        async with _watching(self.gateway, self.invocation.stream_id, self.credential, seeks=True) as tail:
             position, cursor, frames = await self._seek(tail)
             if position is Position.ENDED:
                 await send({"type": "http.response.start", "status": 204, "headers": headers})
@@ -122,9 +122,11 @@ class ResumedStream:
 
 
 @contextlib.asynccontextmanager
-async def _watching(gateway: Gateway, stream_id: StreamId, credential: Credential) -> AsyncIterator[Tail]:
+async def _watching(
+    gateway: Gateway, stream_id: StreamId, credential: Credential, *, seeks: bool = False
+) -> AsyncIterator[Tail]:
     """A tail that fails when the reader's credential ends: the stream goes on, and they come back with a new one."""
-    async with gateway.hub.watch(stream_id) as tail:
+    async with gateway.hub.watch(stream_id, seeks=seeks) as tail:
         take_back = credential.on_end(tail.fail)
         try:
             yield tail

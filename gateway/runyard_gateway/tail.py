@@ -22,13 +22,19 @@ class Position(StrEnum):
 
 
 class Tail:
-    """Made by `Hub.watch`. One task pulls at a time; any task of the loop may call `wake`, `fail` and `interrupt`."""
+    """Made by `Hub.watch`. One task pulls at a time; any task of the loop may call `wake`, `fail` and `interrupt`.
 
-    def __init__(self, window: Window, reader: FrameReader, draining: Callable[[], bool]) -> None:
+    `listen` subscribes to what is published; it may be called again. Frames that are stored are read without.
+    """
+
+    def __init__(
+        self, window: Window, reader: FrameReader, draining: Callable[[], bool], listen: Callable[[], None]
+    ) -> None:
         self.cursor = 0
         self._window = window
         self._reader = reader
         self._draining = draining
+        self._listen = listen
         self._noticed: bytes | None = None
         self._interrupted = False
         self._failure: RunyardError | None = None
@@ -49,6 +55,8 @@ class Tail:
             return Position.ABSENT
         if info is None:
             return Position.ABSENT
+        if info.state is StreamState.LIVE:
+            self._listen()
         if info.has_lost(cursor):
             raise _gone(info.first)
         if info.state is StreamState.CLOSED and cursor >= info.last:
@@ -131,6 +139,7 @@ class Tail:
             raise _gone(info.first)
 
     async def _wait(self, at_most_s: float | None) -> None:
+        self._listen()
         loop = asyncio.get_running_loop()
         self._waiting = loop.create_future()
         if self._timer is None or self._timer_at_s > self._deadline_s:

@@ -32,6 +32,8 @@ class Window:
         self.start = 0
         self.last = 0
         self.closed = False
+        self.is_subscribed = False
+        """What is published reaches it, or will as soon as the subscription is made."""
         self.farewell: bytes | None = None
         """What every watcher gets, whatever its cursor, and then nothing more."""
         self.notice: bytes | None = None

@@ -585,3 +585,42 @@ async def test_draining_ends_every_tail(streams: Streams) -> None:
         assert await waiting == Chunk(b"", 1, ended=True)
     async with streams.hub.watch(SID) as later:
         assert await pull(later, 0) == Chunk(b"", 0, ended=True)
+
+
+async def test_a_stream_that_has_ended_is_read_without_a_subscription(streams: Streams) -> None:
+    await streams.write("a", "b")
+    await streams.close()
+    async with streams.hub.watch(SID, seeks=True) as tail:
+        assert await tail.seek(1) is Position.READABLE
+        chunk = await tail.pull(1, GUARD_S)
+        assert (chunk.cursor, chunk.ended) == (3, True)
+        assert await streams.subscribers() == 0
+
+
+async def test_a_live_stream_is_subscribed_to_once_its_reader_knows_it_lives(streams: Streams) -> None:
+    await streams.write("a")
+    async with streams.hub.watch(SID, seeks=True) as tail:
+        assert await tail.seek(0) is Position.READABLE
+        await streams.subscribed()
+        assert (await tail.pull(0, GUARD_S)).cursor == 1
+        await streams.write("b")
+        assert (await tail.pull(1, GUARD_S)).cursor == 2
+    await streams.subscribed(count=0)
+
+
+async def test_a_stream_that_is_not_there_yet_is_subscribed_to_by_its_waiting_reader(streams: Streams) -> None:
+    async with streams.hub.watch(SID, seeks=True) as tail:
+        assert await tail.seek(0) is Position.ABSENT
+        waiting = asyncio.create_task(tail.pull(0, GUARD_S))
+        await streams.subscribed()
+        await streams.write("a")
+        assert (await waiting).cursor == 1
+
+
+async def test_a_reader_of_what_ended_keeps_no_other_from_the_subscription(streams: Streams) -> None:
+    await streams.write("a")
+    await streams.close()
+    async with streams.hub.watch(SID, seeks=True) as tail:
+        assert await tail.seek(0) is Position.READABLE
+        async with streams.hub.watch(SID):
+            await streams.subscribed()
