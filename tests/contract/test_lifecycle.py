@@ -342,9 +342,11 @@ class Lifecycle(RuleBasedStateMachine):
         assert {run.id: head(run) for run in self.rows.runs.values()} == {
             run.id: model_head(run) for run in model.runs.values()
         }
-        assert {
-            item.id: (item.invocation_id, item.folded_in_seq is not None) for item in self.rows.inputs.values()
-        } == {item.id: (item.invocation, item.folded) for run in model.runs.values() for item in run.inputs}
+        for run in model.runs.values():
+            stored = [item for item in self.rows.inputs.values() if item.run_id == run.id]
+            assert [(item.id, item.invocation_id, item.folded_in_seq is not None) for item in stored] == [
+                (item.id, item.invocation, item.folded) for item in run.inputs
+            ]
         assert {each.id: fate(each) for each in self.rows.invocations.values()} == {
             name: model_fate(run, name, each) for run in model.runs.values() for name, each in run.invocations.items()
         }
