@@ -127,16 +127,16 @@ class Tail:
     async def _read_back(self, cursor: int) -> Chunk | None:
         try:
             frames = await self._reader.read(self._window.stream_id, cursor)
-            if not frames or frames[0].seq != cursor + 1:
-                await self._check_hole(cursor)
+            if frames and frames[0].seq == cursor + 1:
+                return _chunk(frames)
+            info = await self._reader.info(self._window.stream_id)
         except StoreUnavailable:
             return None
-        return _chunk(frames) if frames else None
-
-    async def _check_hole(self, cursor: int) -> None:
-        info = await self._reader.info(self._window.stream_id)
         if info is not None and info.has_lost(cursor):
             raise _gone(info.first)
+        if frames and info is not None and frames[0].seq == info.base:
+            return _chunk(frames)
+        return None  # nothing yet; or the stream was lost or begun anew between the two, and is read again
 
     async def _wait(self, at_most_s: float | None) -> None:
         self._listen()

@@ -245,6 +245,25 @@ async def test_a_reader_that_falls_behind_what_is_kept_is_told(
         assert gone.value.fields == {"oldestSeq": 16}
 
 
+async def test_what_is_behind_a_hole_is_not_given_though_the_stream_goes_meanwhile(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await streams.write("a", "b", "c")
+    keys, read = streams.store.keys, FrameStore.read
+    await streams.admin.xtrim(keys.frames(SID), minid="3-0", approximate=False)
+    await streams.admin.hset(keys.meta(SID), "first", 3)
+
+    async def read_and_lose(reader: FrameStore, stream_id: str, after: int, count: int = 500) -> list[Frame]:
+        frames = await read(reader, stream_id, after, count)
+        await streams.admin.delete(keys.frames(SID), keys.meta(SID))
+        return frames
+
+    async with streams.hub.watch(SID) as tail:
+        assert await tail.seek(2) is Position.READABLE
+        monkeypatch.setattr(FrameStore, "read", read_and_lose)
+        assert await tail.pull(1, 0.05) == Chunk(b"", 1, ended=False)
+
+
 async def test_a_slow_reader_fetches_what_the_window_has_dropped(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
