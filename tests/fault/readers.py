@@ -4,6 +4,7 @@ import copy
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from tests.clients.answer import is_terminal
 from tests.clients.api import Api, Reading
 
 
@@ -20,3 +21,13 @@ async def moved(reading: Reading, there: Api) -> AsyncIterator[Reading]:
 def run_of(reading: Reading) -> str:
     """Of an answer to a call."""
     return reading.response.headers["x-run-id"]
+
+
+def is_whole(reading: Reading) -> bool:
+    """No number is missing or comes twice, and the one terminal frame is the last.
+
+    What has no number (that the run is queued) is told in passing.
+    """
+    numbers = [event.seq for event in reading.events if event.seq is not None]
+    ends = [is_terminal(event) for event in reading.events]
+    return numbers == list(range(1, len(numbers) + 1)) and ends.index(True) == len(ends) - 1

@@ -5,13 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from tests.clients.answer import is_terminal
 from tests.clients.api import Api, Reading
 from tests.clients.sse import Event
 from tests.fault.accounts import account_of
 from tests.fault.conftest import on_rabbitmq
 from tests.fault.crew import Crew
-from tests.fault.readers import moved, run_of
+from tests.fault.readers import is_whole, moved, run_of
 from tests.integration.processes import GUARD_S, eventually
 from tests.integration.stack import Stack
 from tests.standin import Answer, hold, says, thinks
@@ -105,8 +104,7 @@ async def test_two_hundred_runs_outlive_a_worker(stack: Stack, crew: Crew, uniqu
     assert len(audience.readings) == RUNS
     taken_over = set()
     for run_id, reading in audience.readings.items():
-        assert [event.seq for event in reading.events] == list(range(1, len(reading.events) + 1))
-        assert [is_terminal(event) for event in reading.events].index(True) == len(reading.events) - 1
+        assert is_whole(reading)
         assert reading.events[-1].type == "result"
         account = await account_of(stack, here, run_id)
         assert reading.text == account.text == ANSWER

@@ -6,14 +6,13 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from tests.clients.answer import is_terminal
 from tests.clients.api import Reading
 from tests.contract import severing
 from tests.contract.severing import Cut, Held
 from tests.fault.accounts import INTERRUPTED, account_of
 from tests.fault.conftest import on_redis
 from tests.fault.crew import Crew
-from tests.fault.readers import run_of
+from tests.fault.readers import is_whole, run_of
 from tests.integration.processes import GUARD_S, eventually
 from tests.integration.stack import Stack
 from tests.relay import relay_before
@@ -74,8 +73,7 @@ async def test_a_worker_that_wakes_up_in_its_grave_writes_nothing(stack: Stack, 
         living.release()
         for reading in every:
             await reading.rest()
-            assert [event.seq for event in reading.events] == list(range(1, len(reading.events) + 1))
-            assert sum(map(is_terminal, reading.events)) == 1
+            assert is_whole(reading)
         for reading in [*talking, *unfinished]:
             account = await account_of(stack, api, run_of(reading))
             assert reading.text == account.text == "The living speak."
@@ -134,8 +132,7 @@ async def test_what_a_frozen_worker_had_on_its_way_comes_too_late(stack: Stack, 
             assert everything(stack, every) == before
 
     for reading, text in zip(every, ("Heard.", "Stored. Charged.", "Stored."), strict=True):
-        assert [event.seq for event in reading.events] == list(range(1, len(reading.events) + 1))
-        assert sum(map(is_terminal, reading.events)) == 1
+        assert is_whole(reading)
         account = await account_of(stack, api, run_of(reading))
         assert reading.text == account.text == text
         assert account.miscounted() == []
