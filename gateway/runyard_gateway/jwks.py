@@ -67,7 +67,7 @@ class KeySet:
         try:
             self._keys = read_key_set(await asyncio.to_thread(self._fetch))
             self._failed = False
-        except (jwt.PyJWTError, ValueError, OSError) as error:
+        except (jwt.PyJWTError, ValueError, OSError, RecursionError) as error:
             self._failed = True
             log.warning("signing keys not fetched", setting="RUNYARD_JWKS_URL", error=str(error), kept=len(self._keys))
         self._tried_at_s = self._clock()

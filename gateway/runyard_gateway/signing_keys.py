@@ -84,15 +84,17 @@ def _usable(found: list[Any]) -> Iterator[SigningKey]:
     for item in found:
         if not isinstance(item, dict) or item.get("use", "sig") != "sig":
             continue
-        algorithms = PUBLIC_ALGORITHMS.get((item.get("kty", ""), item.get("crv")), ())
-        algorithms = tuple(name for name in algorithms if item.get("alg", name) == name)
+        kind = (item.get("kty"), item.get("crv"))  # whatever they are: compared, never looked up
+        served = next((names for known, names in PUBLIC_ALGORITHMS.items() if known == kind), ())
+        algorithms = tuple(name for name in served if item.get("alg", name) == name)
         if not algorithms:
             continue
         try:
             key = jwt.PyJWK(item, algorithms[0]).key
         except jwt.PyJWTError:
             continue
-        yield SigningKey(id=item.get("kid"), algorithms=algorithms, key=key)
+        key_id = item.get("kid")
+        yield SigningKey(id=key_id if isinstance(key_id, str) else None, algorithms=algorithms, key=key)
 
 
 def no_such_key() -> Unauthenticated:

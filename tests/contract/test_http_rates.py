@@ -43,6 +43,8 @@ async def test_a_tenants_users_share_its_calls(stack: Stack) -> None:
         assert await statuses(gateway.user("a", tenant="full"), 3) == {202: 2, 429: 1}
         assert await statuses(gateway.user("b", tenant="full"), 2) == {202: 1, 429: 1}
         assert await statuses(gateway.user("c", tenant="full"), 1) == {429: 1}
+        service = gateway.user(tenant="full", roles=("service",))
+        assert (await service.post(START, {"input": "x", "as": {"userId": "d"}})).status_code == 429
         assert await statuses(gateway.user("a", tenant="other"), 1) == {202: 1}
 
 

@@ -19,7 +19,7 @@ from tests.clients.tokens import SECRET, signed
 from tests.integration.fixtures import on_sqlite
 from tests.integration.stack import Stack
 
-from runyard.db.tables import agent_calls, agent_inputs, agent_invocations, agent_messages, agent_runs
+from runyard.db.tables import agent_calls, agent_inputs, agent_invocations, agent_messages, agent_runs, idempotency_keys
 from runyard_gateway import requests
 from runyard_gateway.gateway import Operation
 from runyard_gateway.routes import OPERATIONS
@@ -142,6 +142,13 @@ async def victim(stack: Stack, unique: str) -> Victim:
     return await Victim.at(stack, unique)
 
 
+def number_of_rows(stack: Stack) -> list[int]:
+    """Of what calls write: a run that is queued is a row."""
+    tables = (agent_runs, agent_invocations, agent_inputs, idempotency_keys)
+    with stack.database.begin() as connection:
+        return [connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one() for table in tables]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stranger:
     """A caller who is known, and whose the victim's run is not. `acting`: whom a service's calls on agents are for."""
@@ -196,7 +203,8 @@ def nobodies(stack: Stack, victim: Victim) -> dict[str, Api]:
 @asynccontextmanager
 async def answer(caller: Api, case: Case, path: str) -> AsyncIterator[httpx2.Response]:
     """Its head; the body only of an answer that ends by itself."""
-    async with caller.reading(case.operation.method, path, json=case.body) as reading:
+    headers = {"Idempotency-Key": "walk"} if case.operation.method == "POST" else {}
+    async with caller.reading(case.operation.method, path, headers=headers, json=case.body) as reading:
         if not reading.response.headers.get("content-type", "").startswith("text/event-stream"):
             await reading.response.aread()
         yield reading.response
@@ -217,11 +225,13 @@ async def test_what_is_not_yours_does_not_exist(stack: Stack, victim: Victim, ca
     before = victim.rows(stack)
     for stranger in strangers(stack, victim):
         mine = await stranger.own()
+        stored = number_of_rows(stack)
         async with answer(stranger.api, case, case.path(victim.ids, mine)) as there:
             assert there.status_code == 404, stranger.name
             found = told(there, victim.ids)
         async with answer(stranger.api, case, case.path(NOBODYS, mine)) as nowhere:
             assert found == told(nowhere, NOBODYS), stranger.name
+        assert number_of_rows(stack) == stored
     assert victim.rows(stack) == before
 
 
@@ -238,7 +248,7 @@ async def test_what_is_yours_is_there(stack: Stack, victim: Victim, case: Case, 
 @on_sqlite
 @every_operation
 async def test_who_cannot_be_told_gets_nothing(stack: Stack, victim: Victim, operation: Operation) -> None:
-    before = victim.rows(stack)
+    before, stored = victim.rows(stack), number_of_rows(stack)
     case = Case(operation=operation, foreign=frozenset(parameters(operation)))
     for name, nobody in nobodies(stack, victim).items():
         for ids in (victim.ids, NOBODYS):
@@ -246,7 +256,7 @@ async def test_who_cannot_be_told_gets_nothing(stack: Stack, victim: Victim, ope
                 assert response.status_code == 401, name
                 assert response.json()["error"]["code"] == "UNAUTHENTICATED"
                 assert not any(value in response.text for value in ids.values())
-    assert victim.rows(stack) == before
+    assert (victim.rows(stack), number_of_rows(stack)) == (before, stored)
 
 
 async def test_a_run_in_the_body_is_looked_up_like_one_in_the_path(stack: Stack, victim: Victim) -> None:

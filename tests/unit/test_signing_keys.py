@@ -85,6 +85,18 @@ def test_a_set_without_a_usable_key_is_none(document: Any) -> None:
         read_key_set(json.loads(json.dumps(document)))
 
 
+ODD = [None, 5, -1, 1.5, True, [], {}, "", "A", "####", "é", ["RS256"], {"a": 1}, "\x00", 10**400]
+
+
+@pytest.mark.parametrize("key", [RSA, EC["ES256"], ED25519], ids=["RSA", "EC", "OKP"])
+def test_a_key_of_odd_parts_does_no_harm(key: dict[str, Any]) -> None:
+    """Whatever an issuer publishes, the gateway goes on with what it can use."""
+    for name in (*key, "kid", "use", "alg", "x5c", "d", "p"):
+        for odd in ODD:
+            found = read_key_set({"keys": [key | {name: odd}, RSA | {"kid": "good"}]})
+            assert choose(found, "good", "RS256") is found[-1]
+
+
 def test_a_token_finds_its_key_by_its_name_and_what_it_serves() -> None:
     keys = read_key_set({"keys": [RSA | {"kid": "a"}, EC["ES256"] | {"kid": "b"}, EC["ES384"] | {"kid": "b"}]})
     assert choose(keys, "a", "RS256") is keys[0]
