@@ -30,6 +30,7 @@ from runyard_gateway.routes import OPERATIONS
 from runyard_gateway.routes.console import console
 from runyard_gateway.routes.probes import probes
 from runyard_gateway.server import DrainingServer, listen
+from runyard_gateway.tickets import Tickets
 from runyard_gateway.watcher import Watcher
 
 POOL_SIZE = 10
@@ -91,6 +92,7 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
             directory=AgentDirectory(database),
             authenticator=auth,
             rates=Rates(client, settings, redis_away=lambda: hub.redis_away),
+            tickets=Tickets(client, prefix=settings.prefix, recall=auth.recall),
             draining=asyncio.Event(),
         )
         for task in background:
@@ -118,7 +120,7 @@ def _route(gateway: Gateway, operation: Operation) -> Route:
     async def endpoint(request: Request) -> ASGIApp:
         # A NUL in an id is a statement that Postgres refuses; cleaned, it is an id that nothing has.
         request.scope["path_params"] = clean_json(request.path_params)
-        principal = await gateway.authenticator.principal(request.headers.get("authorization"))
+        principal = await operation.caller(gateway, request)
         return await operation.handler(gateway, request, principal)
 
     return Route(operation.path, endpoint, methods=[operation.method])

@@ -1,15 +1,18 @@
 """From a request's `Authorization` header to a principal."""
 
 import asyncio
-from typing import Protocol
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from runyard.db.engine import Database
 from runyard.errors import StartError, Unauthenticated
 from runyard.service_keys import PREFIX, parse_service_keys
 from runyard.settings import AuthSettings
-from runyard_gateway.credentials import Lasting
+from runyard_gateway.credentials import Lasting, UntilTime, expired
 from runyard_gateway.jwks import KeySet, fetch_from
-from runyard_gateway.principal import ADMIN, DEFAULT_TENANT, Identity, Principal
+from runyard_gateway.principal import ADMIN, DEFAULT_TENANT, Credential, Identity, Principal
+from runyard_gateway.remembered import caller_of
 from runyard_gateway.service_keys import ServiceKeys
 from runyard_gateway.signing_keys import SharedSecret, SigningKeys
 from runyard_gateway.tokens import Tokens
@@ -25,6 +28,10 @@ class Authenticator(Protocol):
         """
         ...
 
+    async def recall(self, written: Mapping[str, Any]) -> Principal:
+        """Who called some gateway before, as `runyard_gateway.remembered` wrote it. Raises the same."""
+        ...
+
     async def run(self) -> None:
         """What it does beside, until cancelled."""
         ...
@@ -36,6 +43,9 @@ class TrustEverybody:
     async def principal(self, authorization: str | None) -> Principal:  # noqa: ARG002 - it looks at nothing
         dev = Identity(tenant_id=DEFAULT_TENANT, user_id="dev", roles=frozenset({ADMIN}))
         return Principal(caller=dev, credential=Lasting())
+
+    async def recall(self, written: Mapping[str, Any]) -> Principal:  # noqa: ARG002 - it looks at nothing
+        return await self.principal(None)
 
     async def run(self) -> None:
         pass
@@ -51,6 +61,16 @@ class CheckBearer:
     async def principal(self, authorization: str | None) -> Principal:
         shown = _bearer(authorization)
         return await (self._keys if shown.startswith(PREFIX) else self._tokens).principal(shown)
+
+    async def recall(self, written: Mapping[str, Any]) -> Principal:
+        if "key" in written:  # it may have been revoked since
+            return await self._keys.recall(written["key"])
+        credential: Credential = Lasting()
+        if "endsAtS" in written:
+            if written["endsAtS"] <= time.time():
+                raise expired()
+            credential = UntilTime(written["endsAtS"])
+        return Principal(caller=caller_of(written), credential=credential)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

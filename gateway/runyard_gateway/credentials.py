@@ -4,12 +4,16 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from runyard.errors import Unauthenticated
 
 
 class Lasting:
     """As long as the process."""
+
+    def written(self) -> dict[str, Any]:
+        return {}
 
     def on_end(self, tell: Callable[[Unauthenticated], None]) -> Callable[[], None]:  # noqa: ARG002 - it never ends
         return lambda: None
@@ -20,6 +24,9 @@ class UntilTime:
     """A token's: until it expires, in seconds since the epoch."""
 
     ends_at_s: float
+
+    def written(self) -> dict[str, Any]:
+        return {"endsAtS": self.ends_at_s}
 
     def on_end(self, tell: Callable[[Unauthenticated], None]) -> Callable[[], None]:
         left_s = self.ends_at_s - time.time()

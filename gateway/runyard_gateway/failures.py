@@ -37,7 +37,9 @@ class Failures:
             nonlocal began
             if message["type"] == "http.response.start":
                 began = True
-                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = request_id
+                headers.setdefault("Referrer-Policy", "no-referrer")  # an address may hold a ticket
             await send(message)
 
         try:

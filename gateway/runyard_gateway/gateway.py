@@ -19,6 +19,7 @@ from runyard_gateway.follow_ups import FollowUps
 from runyard_gateway.hub import Hub
 from runyard_gateway.principal import Principal
 from runyard_gateway.rates import Rates
+from runyard_gateway.tickets import Tickets
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +36,7 @@ class Gateway:
     directory: AgentDirectory
     authenticator: Authenticator
     rates: Rates
+    tickets: Tickets
     draining: asyncio.Event
 
     def leave(self) -> None:
@@ -44,6 +46,12 @@ class Gateway:
 
 
 Handler = Callable[[Gateway, Request, Principal], Awaitable[ASGIApp]]
+Caller = Callable[[Gateway, Request], Awaitable[Principal]]
+
+
+async def bearer(gateway: Gateway, request: Request) -> Principal:
+    """Who calls, by the `Authorization` header alone."""
+    return await gateway.authenticator.principal(request.headers.get("authorization"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,3 +61,4 @@ class Operation:
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
     handler: Handler
+    caller: Caller = bearer

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from runyard.db.scope import Scope
 from runyard.errors import Unauthenticated
@@ -13,6 +13,10 @@ ADMIN, SERVICE = "admin", "service"
 
 class Credential(Protocol):
     """What a caller has shown. An answer that goes on for long asks to be told when it is no longer good."""
+
+    def written(self) -> dict[str, Any]:
+        """What another gateway needs to know of it, as JSON: `Authenticator.recall` reads it. No secret is in it."""
+        ...
 
     def on_end(self, tell: Callable[[Unauthenticated], None]) -> Callable[[], None]:
         """`tell` is called once, on the event loop, when it ends. What is returned takes that back."""

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -33,10 +34,15 @@ class ServiceKeys:
 
     async def principal(self, key: str) -> Principal:
         """Raises `Unauthenticated` for one that is unknown or was revoked: the same answer."""
-        digest = hash_of(key)
+        if not PATTERN.fullmatch(key):
+            raise _not_valid()
+        return await self.recall(hash_of(key))
+
+    async def recall(self, digest: str) -> Principal:
+        """The same for one that was shown before, by its hash."""
         found = self._lasting.get(digest)
-        credential: Credential = Lasting()
-        if found is None and PATTERN.fullmatch(key):
+        credential: Credential = _Given(digest)
+        if found is None:
             found = await self._find(digest)
             credential = _Watched(self._watched, digest)
         if found is None:
@@ -72,11 +78,24 @@ class ServiceKeys:
 
 
 @dataclass(frozen=True, slots=True)
+class _Given(Lasting):
+    """A key of the settings."""
+
+    digest: str
+
+    def written(self) -> dict[str, Any]:
+        return {"key": self.digest}
+
+
+@dataclass(frozen=True, slots=True)
 class _Watched:
     """A key in the database: until it is revoked."""
 
     watched: dict[str, dict[object, Tell]]
     digest: str
+
+    def written(self) -> dict[str, Any]:
+        return {"key": self.digest}
 
     def on_end(self, tell: Tell) -> Callable[[], None]:
         watcher = object()

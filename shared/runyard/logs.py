@@ -6,7 +6,7 @@ import sys
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-QUIET_LIBRARIES = ("alembic", "asyncio", "dramatiq", "httpx2", "sqlalchemy", "uvicorn")
+QUIET_LIBRARIES = ("aiosqlite", "alembic", "asyncio", "dramatiq", "httpx2", "sqlalchemy", "uvicorn")
 """Their own info records tell of each connection and each request; ours tell of each change of state."""
 
 SILENT_LIBRARIES = ("pika",)

@@ -1,13 +1,16 @@
-"""A browser's own EventSource, with the lines that the README has for it."""
+"""A browser's own EventSource: with the lines that the README has for it, and as it comes back by itself."""
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
 from tests.browser.console import Reader
+from tests.clients.api import replay
 from tests.integration.fixtures import on_sqlite
 from tests.integration.stack import Stack
-from tests.standin import fail, says
+from tests.ports import free_port
+from tests.standin import fail, hold, says
 
 pytestmark = [pytest.mark.anyio, on_sqlite]
 
@@ -40,3 +43,56 @@ async def test_answer_text_is_told_from_rows(stack: Stack, reader: Reader) -> No
         await page.goto(f"{base_url}/healthz")
         assert await page.evaluate(READ, [script, result["streamId"]]) == "Kept 🙂" + "".join(LOOKALIKES)
         await page.close()
+
+
+OPEN = """async ([token, stream, types]) => {
+    const headers = {Authorization: `Bearer ${token}`};
+    const answer = await fetch(`/v1/streams/${stream}/tickets`, {method: "POST", headers});
+    const {ticket} = await answer.json();
+    const cookies = document.cookie;
+    const source = new EventSource(`/v1/streams/${stream}?ticket=${ticket}`);
+    window.seen = [];
+    window.text = "";
+    for (const type of types)
+        source.addEventListener(type, ({lastEventId, data}) => {
+            if (data === undefined) return;
+            window.seen.push([lastEventId, type, data]);
+            if (type === "message" && !data.startsWith('{"seq":')) window.text += data;
+        });
+    window.source = source;
+    return cookies;
+}"""
+TYPES = ("message", "text", "thinking", "rewind", "status", "tool_start", "tool", "steered", "result", "error")
+
+
+async def test_it_comes_back_by_itself(stack: Stack, reader: Reader, unique: str) -> None:
+    """With a ticket, which is used by then: a gateway leaves, another one is killed, one is there for the end."""
+    first, second, third = (f"{unique}-{part}" for part in range(3))
+    stack.standin.answers(says("one ", hold(first), "two ", hold(second), "three ", hold(third), "four"))
+    reader.foresees("favicon.ico", "ERR_", "Failed to load resource")
+    port = free_port()
+    base_url = f"http://127.0.0.1:{port}"
+    reader.origins.add(base_url)
+    stream_id = (await reader.api.start("talker"))["streamId"]
+    page = await reader.context.new_page()
+    async with stack.starting_gateway(RUNYARD_PORT=str(port)) as gateway:
+        await page.goto(f"{base_url}/healthz")
+        token = reader.api.headers["Authorization"].removeprefix("Bearer ")
+        assert await page.evaluate(OPEN, [token, stream_id, TYPES]) == "", "no script reads the cookie"
+        await page.wait_for_function("window.text === 'one '")
+        gateway.process.send(signal.SIGTERM)
+        assert await gateway.process.exited() == 0
+    stack.standin.gate(first).release()
+    async with stack.starting_gateway(RUNYARD_PORT=str(port)):
+        await page.wait_for_function("window.text === 'one two '")
+    stack.standin.gate(second).release()
+    async with stack.starting_gateway(RUNYARD_PORT=str(port)):
+        await page.wait_for_function("window.text === 'one two three '")
+        stack.standin.gate(third).release()
+        await page.wait_for_function("window.source.readyState === EventSource.CLOSED")
+        seen = await page.evaluate("window.seen")
+    events = await replay(reader.api, stream_id)
+    assert [event for event in seen if event[1] != "status"] == [
+        [event.id, event.type or "message", event.data] for event in events if event.type != "status"
+    ]
+    await page.close()

@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,7 @@ async def serving(process: Process) -> AsyncIterator[Gateway]:
     base_url = f"http://{listening['host']}:{listening['port']}"
     limits = httpx2.Limits(max_connections=None)
     async with httpx2.AsyncClient(base_url=base_url, timeout=GUARD_S, limits=limits, trust_env=False) as http:
+        http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # it is shared by all users of a test
         gateway = Gateway(process=process, http=http, host=listening["host"], port=listening["port"])
         response = await gateway.anonymous().get("/readyz")
         assert response.status_code == 200, response.text

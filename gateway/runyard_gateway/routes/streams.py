@@ -1,30 +1,46 @@
-"""Streams, from any cursor: `GET /v1/streams/{id}`, `GET /v1/runs/{id}/stream` (the newest invocation's)."""
+"""Streams, from any cursor: `GET /v1/streams/{id}`, `GET /v1/runs/{id}/stream` (the newest invocation's); tickets."""
 
 from starlette.requests import Request
+from starlette.responses import Response
 
+from runyard.clock import now_ms, to_iso
 from runyard.db import reads
+from runyard.db.records import Invocation
 from runyard.errors import StreamNotFound
+from runyard_gateway.answers import json_answer
+from runyard_gateway.event_source import PARAMETER, reader, seat_headers, set_seat
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.gateway import Gateway, Operation
 from runyard_gateway.principal import Principal
-from runyard_gateway.requests import cursor_of, known_query
+from runyard_gateway.requests import Nothing, cursor_of, known_query, read_body
 from runyard_gateway.routes.runs import run_not_found
 from runyard_gateway.streaming import ResumedStream
+from runyard_gateway.tickets import TICKET_S
 
 
 async def get_stream(gateway: Gateway, request: Request, principal: Principal) -> ResumedStream:
-    known_query(request, "since")
-    found = await gateway.database.read(reads.invocation_of_stream, request.path_params["id"], principal.scope)
-    if found is None:
-        raise StreamNotFound("Unknown or expired stream id")
-    invocation, _run = found
+    known_query(request, "since", PARAMETER)
     return ResumedStream(
         gateway=gateway,
-        invocation=invocation,
+        invocation=await _invocation(gateway, request, principal),
         credential=principal.credential,
         cursor=cursor_of(request),
         request_id=request_id_of(request),
+        headers=seat_headers(request),
     )
+
+
+async def issue_ticket(gateway: Gateway, request: Request, principal: Principal) -> Response:
+    """For an `EventSource`: `{"ticket", "streamId", "expiresAt"}`, and a seat, if a browser asks."""
+    known_query(request)
+    await read_body(request, Nothing, limit_bytes=gateway.settings.body_max_bytes)
+    stream_id = (await _invocation(gateway, request, principal)).stream_id
+    expires_at = now_ms() + 1000 * TICKET_S
+    ticket, seat = await gateway.tickets.issue(stream_id, principal)
+    told = {"ticket": ticket, "streamId": stream_id, "expiresAt": to_iso(expires_at)}
+    answer = json_answer(told, status=201, headers={"Cache-Control": "no-store"})
+    set_seat(answer, request, stream_id, seat)
+    return answer
 
 
 async def get_run_stream(gateway: Gateway, request: Request, principal: Principal) -> ResumedStream:
@@ -44,7 +60,16 @@ async def get_run_stream(gateway: Gateway, request: Request, principal: Principa
     )
 
 
+async def _invocation(gateway: Gateway, request: Request, principal: Principal) -> Invocation:
+    found = await gateway.database.read(reads.invocation_of_stream, request.path_params["id"], principal.scope)
+    if found is None:
+        raise StreamNotFound("Unknown or expired stream id")
+    invocation, _run = found
+    return invocation
+
+
 OPERATIONS = (
-    Operation(method="GET", path="/v1/streams/{id}", handler=get_stream),
+    Operation(method="GET", path="/v1/streams/{id}", handler=get_stream, caller=reader),
+    Operation(method="POST", path="/v1/streams/{id}/tickets", handler=issue_ticket),
     Operation(method="GET", path="/v1/runs/{id}/stream", handler=get_run_stream),
 )
