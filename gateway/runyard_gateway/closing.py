@@ -6,7 +6,7 @@ import structlog
 
 from runyard.db.closes import mark_closed
 from runyard.errors import StoreUnavailable
-from runyard.lifecycle.closing import close_anew, is_in_doubt
+from runyard.lifecycle.closing import close_anew, is_in_doubt, last_before
 from runyard.lifecycle.endings import Ending
 from runyard.streams.ops import Status
 from runyard_gateway.gateway import Gateway
@@ -17,19 +17,23 @@ log = structlog.get_logger()
 async def close_stream(gateway: Gateway, ending: Ending) -> None:
     """Of an invocation that was settled here. What fails a worker does later, by the row."""
     try:
-        await _close(gateway, ending)
-        await gateway.database.write(mark_closed, [ending.invocation_id])
+        last_frame = await _close(gateway, ending)
+        numbers = {} if last_frame == ending.last_frame else {ending.invocation_id: last_frame}
+        await gateway.database.write(mark_closed, [ending.invocation_id], last_frames=numbers)
     except StoreUnavailable as error:
         log.warning("stream not closed yet", invocation_id=ending.invocation_id, error=str(error))
 
 
-async def _close(gateway: Gateway, ending: Ending) -> None:
+async def _close(gateway: Gateway, ending: Ending) -> int:
+    """The number of the last frame before the closing ones; where they are a reset, the base in the row tells that."""
     if await is_in_doubt(gateway.store, ending):
         await close_anew(gateway.database, gateway.store, ending)
-        return
+        return ending.last_frame
     answer = await gateway.store.close(ending.close())
     if answer.status is Status.BELOW:
         await close_anew(gateway.database, gateway.store, ending, stored_last=answer.last)
+        return ending.last_frame
+    return last_before(answer)
 
 
 async def forget_streams(gateway: Gateway, stream_ids: Sequence[str]) -> None:

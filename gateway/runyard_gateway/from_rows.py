@@ -4,12 +4,10 @@ from runyard.db.engine import Database
 from runyard.db.reads import committed_answer
 from runyard.db.records import Invocation
 from runyard.frames import Frame, FrameEvent, event_payload, text_payload
-from runyard.outcomes import terminal_payload
+from runyard.outcomes import CLOSING_FRAMES, terminal_payload
 
 WITHDRAW_ALL = Frame(0, *event_payload(FrameEvent.REWIND, {"toSeq": 0, "length": 0}))
 """Un-numbered: it speaks of the reader's text, not of a place in the stream."""
-
-FRAMES_AFTER_SETTLEMENT = 2  # the last `message` frame and the terminal frame
 
 
 async def settled_frames(database: Database, invocation: Invocation) -> list[Frame]:
@@ -23,7 +21,7 @@ async def settled_frames(database: Database, invocation: Invocation) -> list[Fra
     if base > last:  # frames were lost, it was closed by a reset: the rewind has the base's number, the text the next
         last = base + bool(text)
     terminal = terminal_payload(result=invocation.result, error=invocation.error, request_id=invocation.request_id)
-    return [*_whole(text, last), Frame(last + FRAMES_AFTER_SETTLEMENT, *terminal)]
+    return [*_whole(text, last), Frame(last + CLOSING_FRAMES, *terminal)]
 
 
 async def committed_frames(database: Database, invocation: Invocation) -> tuple[int, list[Frame]]:

@@ -8,6 +8,9 @@ from typing import Any
 from runyard.errors import error_body
 from runyard.frames import FrameEvent, Payload, event_payload
 
+CLOSING_FRAMES = 2
+"""What a close adds when it has nothing to withdraw: the last `message` frame and the terminal frame."""
+
 
 def terminal_payload(*, result: dict[str, Any], error: dict[str, Any] | None, request_id: str) -> Payload:
     """`result` with the invocation's result, or `error` with the body that an HTTP answer would have.

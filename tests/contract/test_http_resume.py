@@ -10,8 +10,14 @@ from tests.clients.answer import answer_text, is_terminal
 from tests.clients.api import Api, Reading, replay
 from tests.clients.sse import Event
 from tests.integration.fixtures import on_sqlite
+from tests.integration.processes import eventually
 from tests.integration.stack import Stack
 from tests.standin import fail, hold, says
+
+from runyard.frames import text_payload
+from runyard.streams.connect import connect
+from runyard.streams.ops import Append, Open, Status
+from runyard.streams.store import FrameStore
 
 pytestmark = [pytest.mark.anyio, on_sqlite]
 
@@ -185,6 +191,40 @@ async def test_the_end_of_a_failed_run_is_told_from_the_rows_to_whoever_missed_i
             assert told[-1] == events[-1]
     async with api.resuming(stream_id, events[-1].id) as late:
         assert await outcome(late) == (204, [])
+
+
+async def test_who_missed_the_end_behind_withdrawn_frames_gets_it_from_the_rows(stack: Stack) -> None:
+    """A worker died with frames that no row accounts for; whoever settles the run withdraws them in its stream."""
+    api = stack.gateway.user()
+    started = await api.start("unserved")
+    stream_id = started["streamId"]
+    await written(stack, stream_id, ["lost ", "with ", "its ", "worker"])
+    assert (await api.post(f"/v1/runs/{started['runId']}/cancel")).status_code == 200
+    events = await replay(api, stream_id)
+    assert [event.type for event in events] == ["", "", "", "", "rewind", "message", "result"]
+    closed = "SELECT 1 FROM agent_invocations WHERE id = :id AND stream_closed"
+    await eventually(lambda: stack.execute(closed, id=started["invocationId"]), "closed stream")
+    stack.drop_frames(stream_id)
+    for event in events[:-1]:
+        async with api.resuming(stream_id, event.id) as late:
+            status, told = await outcome(late)
+            assert (status, late.text) == (200, "")
+            assert told[-1] == events[-1]
+    async with api.resuming(stream_id, events[-1].id) as late:
+        assert await outcome(late) == (204, [])
+
+
+async def written(stack: Stack, stream_id: str, texts: list[str]) -> None:
+    """As a worker would write it that has claimed the run."""
+    client = connect(stack.backing.redis_url)
+    prefix = stack.backing.prefix
+    store = FrameStore(client, prefix=prefix, retain_s=3600, max_bytes=10**6, max_streams=100)
+    frames = [text_payload(text) for text in texts]
+    answers = await store.apply(
+        [Open(stream_id=stream_id, generation=1), Append(stream_id=stream_id, generation=1, first=1, frames=frames)]
+    )
+    assert [answer.status for answer in answers] == [Status.OK, Status.OK]
+    await client.aclose()
 
 
 @pytest.fixture(scope="module")

@@ -53,6 +53,14 @@ async def test_a_new_turn_does_not_hide_the_stream_before_it(database: Database,
     assert await overdue(database) == [found.invocation.id]
 
 
+async def test_a_close_that_withdrew_frames_leaves_the_number_of_its_end(database: Database, database_url: str) -> None:
+    one, other = [await settled_ago(database, database_url, 2 * LATE_AFTER_MS) for _ in range(2)]
+    await database.write(mark_closed, [one.invocation.id, other.invocation.id], last_frames={one.invocation.id: 12})
+    assert (await run_and_invocation(database, one.run.id))[1].last_frame == 12
+    assert (await run_and_invocation(database, other.run.id))[1].last_frame == completed().last_frame
+    assert await overdue(database) == []
+
+
 async def test_no_more_than_a_batch_is_found(database: Database, database_url: str) -> None:
     worker = registered(database_url)
     for _ in range(BATCH + 1):

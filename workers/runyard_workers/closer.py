@@ -16,7 +16,7 @@ from runyard.db.closes import mark_closed
 from runyard.db.engine import Database
 from runyard.errors import StoreUnavailable
 from runyard.ids import InvocationId
-from runyard.lifecycle.closing import close_anew, is_in_doubt
+from runyard.lifecycle.closing import close_anew, is_in_doubt, last_before
 from runyard.lifecycle.endings import Ending
 from runyard.streams.ops import Status
 from runyard.streams.store import FrameStore
@@ -56,6 +56,7 @@ class Closer:
         self._store = store
         self._unclosed: OrderedDict[InvocationId, _Unclosed] = OrderedDict()
         self._unmarked: list[InvocationId] = []
+        self._last_frames: dict[InvocationId, int] = {}
         self._work = asyncio.Event()
         self._done = asyncio.Condition()
 
@@ -104,6 +105,8 @@ class Closer:
         for each, answer in zip(sure, answers, strict=True):
             if answer.status is Status.BELOW:
                 await close_anew(self._database, self._store, each.ending, stored_last=answer.last)
+            elif last_before(answer) != each.ending.last_frame:
+                self._last_frames[each.ending.invocation_id] = last_before(answer)
             self._closed(each)
         for each in ready:
             if each not in sure:
@@ -121,10 +124,13 @@ class Closer:
             marked = list(self._unmarked)
             try:
                 if marked:
-                    await self._database.write(mark_closed, marked)
+                    numbers = {key: self._last_frames[key] for key in marked if key in self._last_frames}
+                    await self._database.write(mark_closed, marked, last_frames=numbers)
             except StoreUnavailable as error:
                 log.warning("streams not marked closed yet", count=len(marked), error=str(error))
                 continue
             del self._unmarked[: len(marked)]
+            for key in marked:
+                self._last_frames.pop(key, None)
             async with self._done:
                 self._done.notify_all()

@@ -1,6 +1,7 @@
 """Settled invocations whose streams are not known to be closed yet."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -31,6 +32,9 @@ _mark_closed = sa.update(agent_invocations).where(
 )
 
 
+_number = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
+
+
 async def late_closes(connection: AsyncConnection) -> list[Invocation]:
     """The longest overdue first, at most 50; overdue by the database's clock."""
     settled_before = await _database_now_ms(connection) - LATE_AFTER_MS
@@ -38,9 +42,21 @@ async def late_closes(connection: AsyncConnection) -> list[Invocation]:
     return [Invocation(**row._mapping) for row in rows]
 
 
-async def mark_closed(connection: AsyncConnection, invocation_ids: Sequence[InvocationId]) -> None:
-    """Their terminal frames are in Redis. Needs no lock: it only ever becomes true."""
+async def mark_closed(
+    connection: AsyncConnection,
+    invocation_ids: Sequence[InvocationId],
+    *,
+    last_frames: Mapping[InvocationId, int] = MappingProxyType({}),
+) -> None:
+    """Their terminal frames are in Redis. Needs no lock: it only ever becomes true.
+
+    `last_frames`: of those whose close had frames to withdraw, the number of the last frame before the closing ones.
+    The terminal frame can be made from the row then, under its number.
+    """
     await connection.execute(_mark_closed, {"invocations": list(invocation_ids), "stream_closed": True})
+    if last_frames:
+        numbers = [{"invocation": key, "last_frame": last} for key, last in last_frames.items()]
+        await connection.execute(_number, numbers)
 
 
 async def set_closing_base(connection: AsyncConnection, run_id: RunId, invocation_id: InvocationId, base: int) -> None:

@@ -153,7 +153,8 @@ agent_invocations = sa.Table(
 `deaths`: for each worker that died with it, the tools whose calls were started. `redis_run_id`: the Redis process that
 held its first frame; another one means that frames are in doubt. `frame_base`: where the numbers of a reset stream
 begin. `result` and `error` are what its terminal frame says; `last_frame` is the number of the last frame it was
-settled with, before that of the last one that a worker had sent when it handed the run over; `last_seq` is the
+settled with or, once it is closed, before those that closed it; until then of the last one that a worker had sent when
+it handed the run over; `last_seq` is the
 transcript's last row when it was settled.
 """
 

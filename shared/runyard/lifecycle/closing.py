@@ -5,6 +5,8 @@ import structlog
 from runyard.db.closes import set_closing_base
 from runyard.db.engine import Database
 from runyard.lifecycle.endings import RESET_DISTANCE, Ending
+from runyard.outcomes import CLOSING_FRAMES
+from runyard.streams.ops import Answer
 from runyard.streams.store import FrameStore
 
 log = structlog.get_logger()
@@ -20,6 +22,11 @@ async def is_in_doubt(store: FrameStore, ending: Ending) -> bool:
         StoreUnavailable
     """
     return ending.redis_run_id is not None and await store.server_run_id() != ending.redis_run_id
+
+
+def last_before(answer: Answer) -> int:
+    """The number of the last frame before those that closed the stream."""
+    return answer.last - CLOSING_FRAMES
 
 
 async def close_anew(database: Database, store: FrameStore, ending: Ending, *, stored_last: int = 0) -> None:
