@@ -1,5 +1,6 @@
 """How many calls a minute a user and a tenant may make, counted in Redis for all gateways together."""
 
+import asyncio
 from collections.abc import Callable
 from importlib.resources import files
 
@@ -9,6 +10,9 @@ from redis.asyncio import Redis
 from runyard.errors import RateLimited, StoreUnavailable
 from runyard.settings import Settings
 from runyard.streams.connect import answered
+
+REPLY_TIMEOUT_S = 0.5
+"""How long a call is held up by a Redis that is silent."""
 
 log = structlog.get_logger()
 
@@ -36,10 +40,10 @@ class Rates:
         if not buckets or self._redis_away():
             return
         try:
-            async with answered():
+            async with asyncio.timeout(REPLY_TIMEOUT_S), answered():
                 wait_ms = await self._take(keys=list(buckets), args=list(buckets.values()))
-        except StoreUnavailable as error:
-            log.warning("calls are not counted", error=str(error))
+        except (StoreUnavailable, TimeoutError) as error:
+            log.warning("calls are not counted", error=str(error) or "Redis is silent")
             return
         if wait_ms:
             raise RateLimited("too many calls: send this one again later", retryAfterMs=wait_ms)

@@ -1,7 +1,9 @@
 """Calls a minute: counted for a user and for a tenant, at all gateways together; none is refused for want of Redis."""
 
 import asyncio
+import contextlib
 from collections import Counter
+from collections.abc import AsyncIterator
 
 import pytest
 from tests.clients.api import Api
@@ -56,7 +58,24 @@ async def test_refused_calls_are_not_counted(stack: Stack) -> None:
         assert await statuses(api, 2) == {202: 1, 429: 1}
 
 
-async def test_without_redis_every_call_passes(stack: Stack) -> None:
-    settings = {"RUNYARD_RATE_USER_PER_MIN": "1", "RUNYARD_REDIS_URL": "redis://127.0.0.1:1"}
-    async with stack.starting_gateway(**settings) as gateway:
+@pytest.mark.parametrize("redis", ["refuses", "is silent"])
+async def test_without_redis_every_call_passes(stack: Stack, redis: str) -> None:
+    async with contextlib.AsyncExitStack() as exits:
+        port = 1 if redis == "refuses" else await exits.enter_async_context(silent_server())
+        settings = {"RUNYARD_RATE_USER_PER_MIN": "1", "RUNYARD_REDIS_URL": f"redis://127.0.0.1:{port}"}
+        gateway = await exits.enter_async_context(stack.starting_gateway(**settings))
         assert await statuses(gateway.user("lucky"), 3) == {202: 3}
+
+
+@contextlib.asynccontextmanager
+async def silent_server() -> AsyncIterator[int]:
+    """The port of one that takes connections and whatever is sent, and answers nothing."""
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(65_536):
+            pass
+        writer.close()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
