@@ -35,17 +35,24 @@ class Scope:
 class Scoped:
     """A statement on `agent_runs`, or on what is joined to it, that finds a caller's rows and no others.
 
-    Made once and executed often: a statement for each kind of scope, so that each finds its rows through its index.
+    Made once and executed often: a statement for each kind of scope, so that each finds its rows through its index. Of
+    one tenant, as most are, it is a plain comparison: a list of values is written into the statement at each execution.
     """
 
     def __init__(self, statement: sa.Select[Any]) -> None:
-        self._of_tenants = statement.where(agent_runs.c.tenant_id.in_(sa.bindparam("tenants", expanding=True)))
-        self._of_user = self._of_tenants.where(agent_runs.c.user_id == sa.bindparam("user"))
+        of_tenant = statement.where(agent_runs.c.tenant_id == sa.bindparam("tenant"))
+        of_tenants = statement.where(agent_runs.c.tenant_id.in_(sa.bindparam("tenants", expanding=True)))
+        user = agent_runs.c.user_id == sa.bindparam("user")
+        self._of_one = {False: of_tenant, True: of_tenant.where(user)}
+        self._of_many = {False: of_tenants, True: of_tenants.where(user)}
 
     async def execute(self, connection: AsyncConnection, scope: Scope, **parameters: Any) -> sa.CursorResult[Any]:
-        parameters["tenants"] = list(scope.tenants)
-        statement = self._of_tenants
-        if scope.user_id is not None:
-            statement, parameters["user"] = self._of_user, scope.user_id
+        owned = scope.user_id is not None
+        if owned:
+            parameters["user"] = scope.user_id
+        if len(scope.tenants) == 1:
+            statement, parameters["tenant"] = self._of_one[owned], scope.tenants[0]
+        else:
+            statement, parameters["tenants"] = self._of_many[owned], scope.tenants
         found: sa.CursorResult[Any] = await connection.execute(statement, parameters)
         return found
