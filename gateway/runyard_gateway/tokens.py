@@ -19,7 +19,7 @@ FAR_AWAY_S = 2**40
 
 
 class Tokens:
-    """`sub` is the user, `tenant` (else `default`) theirs, `roles` a list of strings.
+    """`sub` is the user, `tenant` (else `default`) theirs, `roles` a list of names.
 
     A token with the role `service` is a program's: it acts for the users of its tenant, as a service key does.
     """
@@ -76,6 +76,6 @@ def _name(value: object, claim: str) -> str:
 
 
 def _roles(value: object) -> frozenset[str]:
-    if not isinstance(value, list) or not all(isinstance(role, str) for role in value):
-        raise Unauthenticated("the token's claim roles is not a list of strings", reason="invalid")
+    if not isinstance(value, list) or not all(map(is_name, value)):
+        raise Unauthenticated(f"the token's claim roles is not a list of which each is {NAME_RULE}", reason="invalid")
     return frozenset(value)

@@ -52,6 +52,8 @@ REFUSED = {
     "tenant that is a list": signed(GOOD | {"tenant": ["t1"]}),
     "roles that are a string": signed(GOOD | {"roles": "admin"}),
     "roles that are numbers": signed(GOOD | {"roles": [1]}),
+    "a role that no store holds": signed(GOOD | {"roles": ["a\ud800"]}),
+    "a role that nobody sees": signed(GOOD | {"roles": ["\0"]}),
 }
 
 
