@@ -51,6 +51,7 @@ def exists(name):
         "README.md",
         "ARCHITECTURE.md",
         "docs/brokers.md",
+        "docs/performance.md",
         "docs/security.md",
         *(str(path.relative_to(ROOT)) for path in ADRS),
     ],
