@@ -12,18 +12,23 @@
 A third party's exception is translated once, in the adapter that met it, `from` its cause.
 """
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 
 class RunyardError(Exception):
-    code: ClassVar[str] = "INTERNAL"
-    status: ClassVar[int] = 500
-    retryable: ClassVar[bool] = False
+    code = "INTERNAL"
+    status = 500
+    retryable = False
 
     def __init__(self, message: str, **fields: Any) -> None:
         super().__init__(message)
         self.message = message
         self.fields = fields
+
+    def stored(self) -> dict[str, Any]:
+        """What a run that failed with it keeps."""
+        return {"code": self.code, "message": self.message, "retryable": self.retryable}
 
     def body(self, request_id: str | None = None) -> dict[str, Any]:
         """The one body, in an HTTP answer and in an `error` frame alike.
@@ -98,6 +103,13 @@ class RouteNotFound(CallerError):
 
 class AgentNotFound(CallerError):
     code = "AGENT_NOT_FOUND"
+    status = 404
+
+
+class FunctionNotFound(CallerError):
+    """Also: it is not for this caller, or internal. They are told apart by nothing."""
+
+    code = "FUNCTION_NOT_FOUND"
     status = 404
 
 
@@ -252,6 +264,29 @@ class RunCrashed(RunError):
     """The invocation's workers died too often."""
 
     code = "RUN_CRASHED"
+
+
+class FunctionFailed(RunError):
+    """A function raised what it did not mean for its caller, or returned what has no JSON form or is too large."""
+
+    code = "FUNCTION_FAILED"
+
+
+class FunctionEnded(RunError):
+    """How a function's call ended that gave nothing: its own refusal (`Refused`), or one of the errors here.
+
+    Its ledger keeps it as its caller is told of it, with status and fields, so that whoever goes on tells the same.
+    """
+
+    def __init__(self, error: Mapping[str, Any]) -> None:
+        """`{"code": "ORDER_UNKNOWN", "message": "...", "retryable": false, "status": 404, "fields": {"order": "A"}}`"""
+        super().__init__(error["message"], **error["fields"])
+        self.code = error["code"]
+        self.status = error["status"]
+        self.retryable = error["retryable"]
+
+    def stored(self) -> dict[str, Any]:
+        return {**super().stored(), "status": self.status, "fields": self.fields}
 
 
 # Signals -----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ CLOSING_FRAMES = 2
 def terminal_payload(*, result: dict[str, Any], error: dict[str, Any] | None, request_id: str) -> Payload:
     """`result` with the invocation's result, or `error` with the body that an HTTP answer would have.
 
-    `error` as stored: `{"code": "PROVIDER_ERROR", "message": "...", "retryable": true}`.
+    `error` as stored: `{"code": "PROVIDER_ERROR", "message": "...", "retryable": true}`; a function's also has the
+    `status` and the `fields` that its caller is answered with.
     """
     if error is None:
         return event_payload(FrameEvent.RESULT, result)
@@ -25,7 +26,7 @@ def terminal_payload(*, result: dict[str, Any], error: dict[str, Any] | None, re
 def failure_body(*, result: dict[str, Any], error: dict[str, Any], request_id: str) -> dict[str, Any]:
     """The error, and of the result what a caller needs who has nothing but this frame."""
     names = ("runId", "invocationId", "streamId", "status", "steps", "usage", "cost", "errors", "unanswered")
-    fields = {name: result[name] for name in names if name in result}
+    fields = error.get("fields", {}) | {name: result[name] for name in names if name in result}
     return error_body(
         code=error["code"],
         message=error["message"],

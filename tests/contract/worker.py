@@ -19,6 +19,7 @@ from tests.fakes.provider import FakeProviders, Script, ScriptedProvider
 from tests.standin import validate_transcript
 
 from runyard.authoring.agents import Agent, agent
+from runyard.authoring.functions import Function
 from runyard.blocks import call_ids, text_of
 from runyard.db import turns
 from runyard.db.claims import Claim
@@ -31,7 +32,7 @@ from runyard.ids import RunId
 from runyard.streams.ops import Answer, Op
 from runyard.streams.store import FrameStore
 from runyard.transcript import request_messages
-from runyard_workers.catalog import Catalog, LoadedAgent
+from runyard_workers.catalog import Catalog, LoadedAgent, LoadedFunction
 from runyard_workers.closer import Closer
 from runyard_workers.execution import Execution
 from runyard_workers.flusher import Flusher
@@ -82,7 +83,7 @@ class FakeFrameServer:
 
 @dataclass(kw_only=True)
 class Worker:
-    """One worker process's core. `provider`, `agent` may be exchanged between runs."""
+    """One worker process's core. `provider`, `agent`, `functions` may be exchanged between runs."""
 
     database: FaultyDatabase
     store: SwitchableStore
@@ -94,6 +95,7 @@ class Worker:
     liveness: Liveness
     provider: ScriptedProvider
     agent: Agent
+    functions: tuple[Function, ...] = ()
 
     def script(self, *scripts: Script, **options: Any) -> None:
         """What the model says, turn by turn, and what the agent is (`tools=`, `max_steps=`, ...)."""
@@ -105,6 +107,19 @@ class Worker:
         return LoadedAgent(name="researcher", agent=self.agent, version="v1", manifest={}, path=Path("researcher.py"))
 
     @property
+    def catalog(self) -> Catalog:
+        functions = [
+            LoadedFunction(name=f"fn:{it.name}", function=it, version="v1", manifest={}, path=Path("functions.py"))
+            for it in self.functions
+        ]
+        return Catalog(
+            agents={"researcher": self.loaded},
+            functions={function.name: function for function in functions},
+            problems=(),
+            lifespans=(),
+        )
+
+    @property
     def services(self) -> Services:
         return Services(
             database=self.database,
@@ -114,7 +129,7 @@ class Worker:
             providers=FakeProviders(self.provider),
             threads=self.threads,
             liveness=self.liveness,
-            catalog=Catalog(agents={"researcher": self.loaded}, problems=(), lifespans=()),
+            catalog=self.catalog,
             resources={"library": "books"},
             default_model=None,
             frame_server=self.server,
@@ -126,12 +141,13 @@ class Worker:
         return await self.claim_queued()
 
     async def claim_queued(self) -> Claim:
-        found = await store.claimed(self.database, self.worker_id, redis_run_id=self.server.run_id)
+        versions = {name: loaded.version for name, loaded in self.catalog.loaded.items()}
+        found = await store.claimed(self.database, self.worker_id, agents=versions, redis_run_id=self.server.run_id)
         self.database.written.clear()
         return found
 
     def execution(self, claim: Claim) -> Execution:
-        return Execution(self.services, claim, self.loaded)
+        return Execution(self.services, claim, self.catalog.loaded[claim.run.agent])
 
     async def execute(self, claim: Claim) -> "Settled":
         """Execute a claimed run and wait until its stream is closed."""

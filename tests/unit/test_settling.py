@@ -48,7 +48,14 @@ def call(index: int, state: CallState, **changes: Any) -> Call:
 
 def complete(said: str = "Done.") -> Settlement:
     return settling.completed(
-        RUN_ROW, INVOCATION_ROW, TOTALS, text=said, model="claude-sonnet-4-5", finish_reason="end_turn", last_frame=7
+        RUN_ROW,
+        INVOCATION_ROW,
+        TOTALS,
+        text=said,
+        model="claude-sonnet-4-5",
+        finish_reason="end_turn",
+        beside={},
+        last_frame=7,
     )
 
 

@@ -97,7 +97,7 @@ class Attempts:
             if self._stopped.is_set():
                 raise asyncio.CancelledError from None
             self.call = None
-            self._has_shown = call.has_shown
+            self._has_shown = not call.shown.is_empty
             if call.spent is not None:
                 self.spent.append(call.spent)
             raise

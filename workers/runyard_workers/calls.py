@@ -135,7 +135,7 @@ async def _result(call: ReadyCall, threads: ToolThreads, context: RunContext) ->
     work = functools.partial(tool.handler, **arguments)
     try:
         value = await run_author_code(work, is_async=tool.is_async, timeout_s=tool.timeout_s, threads=threads)
-        return to_result(value, tool=tool.name)
+        return value if isinstance(value, ToolResult) else to_result(value, tool=tool.name)
     except OverstayedError:
         context.cancelled.set()
         return error_result(f'Tool "{tool.name}" timed out after {tool.timeout_s:g} s')

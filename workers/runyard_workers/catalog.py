@@ -1,11 +1,11 @@
-"""The agents of a folder: one per file, each with its manifest and the version that its source makes."""
+"""The agents and functions of a folder, each with its manifest and the version that its source makes."""
 
 import hashlib
 import re
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import orjson
 
 from runyard.authoring.agents import Agent
+from runyard.authoring.functions import Function
 from runyard.authoring.lifespan import Lifespan
 from runyard.errors import StartError
 from runyard_workers.agent_modules import files_imported_by, import_file, mount
@@ -37,8 +38,24 @@ class LoadedAgent:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LoadedFunction:
+    name: str
+    """`fn:<name>`, as runs of it have it."""
+
+    function: Function
+    version: str
+    """As an agent's."""
+
+    manifest: Mapping[str, Any]
+    path: Path
+
+
+Loaded = LoadedAgent | LoadedFunction
+
+
+@dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A file that gives no agent, though it should. A production worker refuses to start, `runyard dev` shows it."""
+    """A file that does not give what it should. A production worker refuses to start, `runyard dev` shows it."""
 
     path: Path
     summary: str
@@ -55,32 +72,54 @@ class Catalog:
     lifespans: tuple[Lifespan, ...]
     """Of all files, those that begin with `_` too, by file name, then in the order of the file."""
 
+    functions: Mapping[str, LoadedFunction] = field(default_factory=dict)
+    """Of all files, too, by `fn:<name>`."""
+
+    @property
+    def loaded(self) -> dict[str, Loaded]:
+        """All that runs can be of, by the name that runs have it by."""
+        return {**self.agents, **self.functions}
+
 
 def load_folder(folder: Path) -> Catalog:
-    """Import every `.py` file of the folder; files that begin with `_` are helpers, the others hold one agent each.
+    """Import every `.py` file of the folder; files that begin with `_` are helpers, the others hold one agent each, or
+    functions alone.
 
     Raises:
-        StartError: there is no such folder, or no file for an agent in it. A file that fails is a `Problem`.
+        StartError: there is no such folder, or nothing to call in it. A file that fails is a `Problem`.
     """
     folder = folder.resolve()
     if not folder.is_dir():
         raise StartError(f"RUNYARD_AGENTS: {folder} is not a folder")
     paths = sorted(path for path in folder.glob("*.py") if not path.name.startswith("__"))
-    if all(_is_helper(path) for path in paths):
-        raise StartError(f"RUNYARD_AGENTS: {folder} holds no agent; an agent is a file <name>.py with one agent(...)")
     mount(folder)
     problems: list[Problem] = []
     modules: dict[Path, ModuleType] = {}
     for path in paths:
         with _reported(path, problems):
             modules[path] = _import(path)
+    owned = _functions(folder, modules)
+    functions: dict[str, LoadedFunction] = {}
+    for path, function in owned:
+        with _reported(path, problems):
+            loaded = _load_function(path, function, folder)
+            if loaded.name in functions:
+                other = functions[loaded.name].path.name
+                raise _UnusableFileError(f"a function is named {function.name!r}, and one in {other} is, too")
+            functions[loaded.name] = loaded
     agents: dict[str, LoadedAgent] = {}
+    holding = {path for path, _ in owned}
     for path in modules:
         if not _is_helper(path):
             with _reported(path, problems):
-                agents[path.stem] = _load(path, folder, modules)
+                agent = _own_agent(path, folder, modules, is_needed=path not in holding)
+                if agent is not None:
+                    agents[path.stem] = _load_agent(path, agent, folder)
+    if not (agents or functions or problems):
+        raise StartError(f"RUNYARD_AGENTS: {folder} holds no agent; an agent is a file <name>.py with one agent(...)")
     return Catalog(
         agents=MappingProxyType(agents),
+        functions=MappingProxyType(functions),
         problems=tuple(sorted(problems, key=lambda problem: problem.path)),
         lifespans=tuple(dict.fromkeys(span for module in modules.values() for span in _values(module, Lifespan))),
     )
@@ -103,24 +142,54 @@ def _import(path: Path) -> ModuleType:
     return import_file(path.stem)
 
 
-def _load(path: Path, folder: Path, modules: Mapping[Path, ModuleType]) -> LoadedAgent:
-    imported = files_imported_by(path, folder)
+def _functions(folder: Path, modules: Mapping[Path, ModuleType]) -> list[tuple[Path, Function]]:
+    """Each once, with the file that it belongs to: of those that have it, one that has it from none of the others."""
+    holders: dict[Function, list[Path]] = {}
+    for path, module in modules.items():
+        for function in _values(module, Function):
+            holders.setdefault(function, []).append(path)
+    owned = []
+    for function, paths in holders.items():
+        origins = [path for path in paths if files_imported_by(path, folder).isdisjoint(paths)]
+        owned.append((next(iter(origins), paths[0]), function))
+    return owned
+
+
+def _load_function(path: Path, function: Function, folder: Path) -> LoadedFunction:
+    manifest = function.manifest()
+    return LoadedFunction(
+        name=manifest["name"],
+        function=function,
+        version=_version([manifest], folder, path),
+        manifest=MappingProxyType(manifest),
+        path=path,
+    )
+
+
+def _own_agent(path: Path, folder: Path, modules: Mapping[Path, ModuleType], *, is_needed: bool) -> Agent | None:
+    """The file's one agent; None where it has none and need not have one."""
     # An agent that this file imports from another agent's file belongs to that one.
     borrowed = [
         agent
-        for file in imported
+        for file in files_imported_by(path, folder)
         if file in modules and not _is_helper(file)
         for agent in _values(modules[file], Agent)
     ]
     own = [agent for agent in _values(modules[path], Agent) if agent not in borrowed]
+    if not own and not is_needed:
+        return None
     if len(own) != 1:
         raise _UnusableFileError(f"one module-level agent(...) is expected in a file, found {len(own) or 'none'}")
-    (agent,) = own
+    return own[0]
+
+
+def _load_agent(path: Path, agent: Agent, folder: Path) -> LoadedAgent:
     manifest = agent.manifest(path.stem)
+    system = agent.system if isinstance(agent.system, str) else getattr(agent.system, "__qualname__", None)
     return LoadedAgent(
         name=path.stem,
         agent=agent,
-        version=_version(manifest, agent, folder, sorted({path, *imported})),
+        version=_version([manifest, system], folder, path),
         manifest=MappingProxyType(manifest),
         path=path,
     )
@@ -131,10 +200,9 @@ def _values(module: ModuleType, kind: type[T]) -> list[T]:
     return list(dict.fromkeys(value for value in vars(module).values() if type(value) is kind))
 
 
-def _version(manifest: dict[str, Any], agent: Agent, folder: Path, sources: list[Path]) -> str:
-    system = agent.system if isinstance(agent.system, str) else getattr(agent.system, "__qualname__", None)
-    digest = hashlib.sha256(orjson.dumps([manifest, system], option=orjson.OPT_SORT_KEYS))
-    for source in sources:
+def _version(described: list[Any], folder: Path, path: Path) -> str:
+    digest = hashlib.sha256(orjson.dumps(described, option=orjson.OPT_SORT_KEYS))
+    for source in sorted({path, *files_imported_by(path, folder)}):
         content = source.read_bytes()
         digest.update(f"\0{source.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)

@@ -33,7 +33,7 @@ class Claimer:
         self._slots = slots
         self._runner = runner
         self._queues = queues
-        self._agents = {name: loaded.version for name, loaded in services.catalog.agents.items()}
+        self._agents = {name: loaded.version for name, loaded in services.catalog.loaded.items()}
         self._loop = asyncio.get_running_loop()
         self._last_message = time.monotonic()
 

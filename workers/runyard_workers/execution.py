@@ -6,9 +6,12 @@ the same generation. Frames of work that was not committed are withdrawn.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import structlog
 
+from runyard.authoring.tools import Tool
 from runyard.blocks import Block, text_of, tool_uses
 from runyard.clock import now_ms
 from runyard.db import boundaries, turns
@@ -23,14 +26,16 @@ from runyard.lifecycle import settling
 from runyard.lifecycle.endings import Ending, ending, stored_ending
 from runyard.runs import RunStatus
 from runyard_workers.batch import Batches
-from runyard_workers.catalog import LoadedAgent
+from runyard_workers.catalog import Loaded, LoadedAgent, LoadedFunction
 from runyard_workers.commits import backoff, commit
 from runyard_workers.contexts import Contexts
 from runyard_workers.continuations import asks_for_tools, check_pauses, is_paused, paused_parts
+from runyard_workers.functions.output import FunctionOutput
+from runyard_workers.functions.steps import FunctionSteps
 from runyard_workers.output import Output
 from runyard_workers.progress import Progress
 from runyard_workers.services import Services
-from runyard_workers.steps import ModelSteps, StoppedError
+from runyard_workers.steps import ModelSteps, Steps, StoppedError
 
 log = structlog.get_logger()
 
@@ -42,20 +47,30 @@ class Execution:
     its last frame, None where Redis does not have all of them.
     """
 
-    def __init__(self, services: Services, claim: Claim, loaded: LoadedAgent) -> None:
+    def __init__(self, services: Services, claim: Claim, loaded: Loaded) -> None:
         self.held = Held(run_id=claim.run.id, invocation_id=claim.invocation.id, generation=claim.run.generation)
         self.replacement: GivenBack | None = None
         self.sent: int | None = None
         self._is_handed_over = False
         self._services = services
         self._claim = claim
-        self._tools = {tool.name: tool for tool in loaded.agent.tools}
-        self._output = Output(services, claim, self.held)
         self._cancelled = asyncio.Event()
         self._leaving = asyncio.Event()
         if claim.run.cancel_requested:
             self._cancelled.set()
-        contexts = Contexts(claim=claim, output=self._output, resources=services.resources)
+        self._output: Output
+        self._steps: Steps
+        match loaded:
+            case LoadedAgent(agent=agent):
+                self._output = Output(services, claim, self.held)
+                contexts = Contexts(claim=claim, output=self._output, resources=services.resources)
+                self._steps = ModelSteps(services, claim, agent, self._output, contexts)
+                self._tools: dict[str, Tool] = {tool.name: tool for tool in agent.tools}
+            case LoadedFunction(function=function):
+                self._output = output = FunctionOutput(services, claim, self.held)
+                contexts = Contexts(claim=claim, output=output, resources=services.resources)
+                self._steps = steps = FunctionSteps(services, claim, function, output)
+                self._tools = {steps.tool.name: steps.tool}
         self._batches = Batches(
             database=services.database,
             held=self.held,
@@ -67,7 +82,6 @@ class Execution:
             cancelled=self._cancelled,
             leaving=self._leaving,
         )
-        self._model = ModelSteps(services, claim, loaded.agent, self._output, contexts)
         self._rows: list[Message] = []
         self._is_claimed_copy = True
         self._log = log.bind(run_id=claim.run.id, invocation_id=claim.invocation.id, generation=claim.run.generation)
@@ -77,7 +91,7 @@ class Execution:
         if not self._cancelled.is_set():
             self._log.info("run is being cancelled")
             self._cancelled.set()
-            self._model.stop()
+            self._steps.stop()
 
     def leave(self) -> None:
         """The worker leaves: give the run up as soon as nothing is under way (`HandOver`)."""
@@ -85,7 +99,7 @@ class Execution:
 
     def spent(self) -> Totals:
         """What it has cost so far, a call that was dropped included."""
-        return self._model.progress.totals()
+        return self._steps.progress.totals()
 
     def may_be_dropped(self) -> bool:
         """Whether another worker could begin again what goes on: a model's call, or tools that are idempotent."""
@@ -129,7 +143,7 @@ class Execution:
             await self._output.align(self._rows)
             if reason := crash_reason(self._claim.invocation.deaths):
                 raise RunCrashed(reason)
-            return await self._steps()
+            return await self._loop()
         except (Signal, StoreUnavailable):
             raise
         except RunyardError as error:
@@ -159,12 +173,12 @@ class Execution:
             return stored_ending(invocation, self._rows)
         if run.generation != self.held.generation or run.status is not RunStatus.RUNNING:
             raise GenerationLost(self.held.run_id)
-        self._model.progress = Progress.stored(run, invocation)
+        self._steps.progress = Progress.stored(run, invocation)
         if run.cancel_requested:
             self.cancel()
         return None
 
-    async def _steps(self) -> Ending:
+    async def _loop(self) -> Ending:
         while True:
             last = self._rows[-1]
             if last.role == "assistant" and not is_paused(last):
@@ -174,25 +188,25 @@ class Execution:
                 if boundary.cancel_requested:
                     self._cancelled.set()
             elif self._cancelled.is_set():
-                if (settled := await self._end_turn(None, [])) is not None:
+                if (settled := await self._end_turn(self._steps.unsaid(self._rows), [])) is not None:
                     return settled
-            elif self._leaving.is_set():
+            elif self._leaving.is_set() and not self._steps.is_ending(self._rows):
                 raise HandOver(self.held.run_id)
             elif (settled := await self._step()) is not None:
                 return settled
 
     async def _step(self) -> Ending | None:
-        """One model call and the boundary behind it; the ending, if the boundary is the last one."""
+        """One turn and the boundary behind it; the ending, if the boundary is the last one."""
         check_pauses(self._rows)
         try:
-            step = await self._model.call(self._rows)
+            step = await self._steps.call(self._rows)
         except StoppedError as stopped:
             return await self._end_turn(stopped.turn, [])
         blocks = tool_uses(step.turn.content)
         if is_paused(step.turn) or asks_for_tools(step.turn, self._rows, self.held.invocation_id):
             await self._append_turn(step.turn, blocks, step.broken_inputs)
             return None
-        return await self._end_turn(step.turn, settling.cut_calls(blocks, step.turn.stop_reason))
+        return await self._end_turn(step.turn, settling.cut_calls(blocks, step.turn.stop_reason), step.beside)
 
     async def _append_turn(
         self, turn: AssistantTurn, blocks: Sequence[Block], broken_inputs: Mapping[str, str]
@@ -204,7 +218,7 @@ class Execution:
             self.held,
             turn,
             calls,
-            self._model.progress.totals(),
+            self._steps.progress.totals(),
             at=now_ms(),
         )
         self._rows.append(row)
@@ -222,12 +236,14 @@ class Execution:
             refusal=broken_inputs.get(block["id"]),
         )
 
-    async def _end_turn(self, turn: AssistantTurn | None, results: list[Block]) -> Ending | None:
-        """The terminal boundary; None: what steers the run became its next turn.
+    async def _end_turn(
+        self, turn: AssistantTurn | None, results: list[Block], beside: Mapping[str, Any] = MappingProxyType({})
+    ) -> Ending | None:
+        """The terminal boundary; None: what steers the run became its next turn. `beside`: see `Step`.
 
         An empty turn is not stored.
         """
-        run, invocation, totals = self._claim.run, self._claim.invocation, self._model.progress.totals()
+        run, invocation, totals = self._claim.run, self._claim.invocation, self._steps.progress.totals()
         stored = turn if turn is not None and turn.content else None
         last_frame = self._output.writer.last if turn is None else turn.last_frame
 
@@ -242,6 +258,7 @@ class Execution:
                 text="".join(text_of(part.content) for part in paused_parts(self._rows)) + text_of(turn.content),
                 model=turn.model,
                 finish_reason=turn.stop_reason,
+                beside=beside,
                 last_frame=last_frame,
             )
 
@@ -271,7 +288,7 @@ class Execution:
             return await self._settle_failed(error, None, last_frame)
 
     async def _settle_failed(self, error: RunyardError, ledger: Sequence[Call] | None, last_frame: int) -> Ending:
-        run, invocation, totals = self._claim.run, self._claim.invocation, self._model.progress.totals()
+        run, invocation, totals = self._claim.run, self._claim.invocation, self._steps.progress.totals()
 
         def conclude(appended: Sequence[Message], cancelled: bool, unanswered: Sequence[Input]) -> Settlement:
             rows = [*self._rows, *appended]

@@ -194,5 +194,5 @@ def _registration(settings: Settings, catalog: Catalog) -> Registration:
         host=f"{socket.gethostname()}:{os.getpid()}",
         slots=settings.worker_slots,
         queues=settings.queues,
-        manifests={name: (loaded.version, dict(loaded.manifest)) for name, loaded in catalog.agents.items()},
+        manifests={name: (loaded.version, dict(loaded.manifest)) for name, loaded in catalog.loaded.items()},
     )

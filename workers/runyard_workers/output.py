@@ -6,9 +6,9 @@ where Redis lost frames, or may have, a `reset` begins the stream anew under num
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from runyard.blocks import Block, text_of
 from runyard.db import turns
@@ -16,6 +16,7 @@ from runyard.db.boundaries import Boundary
 from runyard.db.claims import Claim
 from runyard.db.inputs import steering_folded_in
 from runyard.db.records import Input, Message
+from runyard.db.transcripts import AssistantTurn
 from runyard.db.turns import Held
 from runyard.errors import StoreUnavailable
 from runyard.frames import FrameEvent, Payload, event_payload, text_payload
@@ -24,9 +25,10 @@ from runyard_workers.commits import commit_repeatable
 from runyard_workers.flusher import StreamWriter
 from runyard_workers.services import Services
 from runyard_workers.stream_writer import WriterState
-from runyard_workers.turn import StreamedTurn
 
 FLUSH_BEFORE_COMMIT_S = 2.0
+
+T = TypeVar("T")
 
 
 class Output:
@@ -117,17 +119,17 @@ class Output:
             self.message(row.seq, row.role)
             self._steered(steering)
 
-    async def flushed(self, streamed: StreamedTurn, rows: Sequence[Message]) -> StreamedTurn:
+    async def flushed(self, turn: AssistantTurn, rows: Sequence[Message]) -> AssistantTurn:
         """Before a turn is committed: wait for its frames, at most 2 s; where they were lost, write its text again."""
         await self._arrived()
         if not self.writer.broken:
-            return streamed
+            return turn
         await self._reset(rows)
         first_frame = self.writer.last + 1
-        if text := text_of(streamed.turn.content):
+        if text := text_of(turn.content):
             self.writer.write(text_payload(text))
             await self._arrived()
-        return replace(streamed, first_frame=first_frame, last_frame=self.writer.last)
+        return replace(turn, first_frame=first_frame, last_frame=self.writer.last)
 
     async def flush(self) -> bool:
         """Before the settlement or a hand-over: nothing writes any more, and all that was written arrives.
@@ -231,11 +233,15 @@ class Sink:
         self._open = False
 
     def _write(self, payload: Payload) -> None:
-        if threading.get_ident() == self._thread:
-            self._write_now(payload)
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._write_now, payload)
+        self._in_order(self._writer.write, payload)
 
-    def _write_now(self, payload: Payload) -> None:
+    def _in_order(self, act: Callable[[T], object], given: T) -> None:
+        """On the event loop, and only while the sink is open."""
+        if threading.get_ident() == self._thread:
+            self._if_open(act, given)
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._if_open, act, given)
+
+    def _if_open(self, act: Callable[[T], object], given: T) -> None:
         if self._open:
-            self._writer.write(payload)
+            act(given)

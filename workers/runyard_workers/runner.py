@@ -153,7 +153,7 @@ class Runner:
     async def _execute(self, claim: Claim, holding: Holding) -> None:
         names = {"run_id": claim.run.id, "generation": claim.run.generation}
         try:
-            execution = Execution(self._services, claim, self._services.catalog.agents[claim.run.agent])
+            execution = Execution(self._services, claim, self._services.catalog.loaded[claim.run.agent])
             self._executions[holding] = execution
             if self._leaving:  # claimed at the last moment
                 execution.leave()

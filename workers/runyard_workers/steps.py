@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from runyard.authoring.agents import Agent
 from runyard.db.claims import Claim
@@ -25,10 +25,13 @@ from runyard_workers.turn import ModelCall, StreamedTurn
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """`broken_inputs`: what the model is told of calls whose input could not be read."""
+    """`broken_inputs`: what the model is told of calls whose input could not be read. `beside`: fields that the result
+    of the invocation has besides, if this turn ends it.
+    """
 
     turn: AssistantTurn
-    broken_inputs: Mapping[str, str]
+    broken_inputs: Mapping[str, str] = field(default_factory=dict)
+    beside: Mapping[str, Any] = field(default_factory=dict)
 
 
 class StoppedError(Exception):
@@ -37,6 +40,32 @@ class StoppedError(Exception):
     def __init__(self, turn: AssistantTurn | None) -> None:
         super().__init__()
         self.turn = turn
+
+
+class Steps(Protocol):
+    """Where an execution gets its turns from. `progress`: what they have cost, which a reload puts back."""
+
+    progress: Progress
+
+    def stop(self) -> None:
+        """The run is cancelled: a turn under way ends with `StoppedError`."""
+
+    async def call(self, rows: Sequence[Message]) -> Step:
+        """The turn behind these rows.
+
+        Raises:
+            StoppedError: `stop` was called.
+            RunyardError: the run fails with it.
+        """
+        ...
+
+    def unsaid(self, rows: Sequence[Message]) -> AssistantTurn | None:
+        """What readers have seen and no row holds, where a run that is cancelled stops behind these rows."""
+        ...
+
+    def is_ending(self, rows: Sequence[Message]) -> bool:
+        """Whether nothing is left to do behind these rows but to store how it ended: nothing to hand over."""
+        ...
 
 
 class ModelSteps:
@@ -90,6 +119,12 @@ class ModelSteps:
                 self.progress = self.progress.plus_spent(spent.usage, cost(spent.model, spent.usage))
         return await self._step(streamed, rows)
 
+    def unsaid(self, rows: Sequence[Message]) -> None:  # noqa: ARG002 - a model's words are in a row at each boundary
+        return None
+
+    def is_ending(self, rows: Sequence[Message]) -> bool:  # noqa: ARG002 - only the model knows
+        return False
+
     async def _asked(self, rows: Sequence[Message]) -> Asked:
         """The chain of models and what they are asked. A caller's own model takes the place of the chain's head."""
         agent, options = self._agent, self._options
@@ -108,7 +143,6 @@ class ModelSteps:
     async def _step(self, streamed: StreamedTurn, rows: Sequence[Message]) -> Step:
         price = cost(streamed.turn.model, streamed.turn.usage)
         self.progress = self.progress.plus_step(streamed.turn.usage, price)
-        streamed = await self._output.flushed(streamed, rows)
         turn = streamed.turn
         stored = AssistantTurn(
             seq=rows[-1].seq + 1,
@@ -121,13 +155,13 @@ class ModelSteps:
             first_frame=streamed.first_frame,
             last_frame=streamed.last_frame,
         )
-        return Step(turn=stored, broken_inputs=turn.broken_inputs)
+        return Step(turn=await self._output.flushed(stored, rows), broken_inputs=turn.broken_inputs)
 
     def _stopped_turn(self, call: ModelCall | None, rows: Sequence[Message]) -> AssistantTurn | None:
         """What was said before the stop, as a turn. None: nothing was, or what was said had been withdrawn."""
         if call is None or call.spent is None:
             return None
-        spent, text = call.spent, "".join(call.said)
+        spent, text = call.spent, "".join(call.shown.said)
         price = cost(spent.model, spent.usage)
         self.progress = self.progress.plus_step(spent.usage, price)
         if not text:
@@ -140,7 +174,7 @@ class ModelSteps:
             cost=price.to_dict(),
             stop_reason=FinishReason.CANCELLED,
             duration_ms=call.duration_ms,
-            first_frame=call.first_frame,
+            first_frame=call.shown.first_frame,
             last_frame=self._output.writer.last,
         )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from runyard.errors import RunTimeout, RunyardError
-from runyard.frames import Payload, cost_bytes, text_payload, thinking_payload
+from runyard.frames import Payload
 from runyard_workers.flusher import StreamWriter
 from runyard_workers.providers.failures import dead_connection
 from runyard_workers.providers.model import (
@@ -22,6 +22,7 @@ from runyard_workers.providers.model import (
     Usage,
     UsageSoFar,
 )
+from runyard_workers.shown import Shown
 
 SLACK = 1 / 16
 """Moving a timer costs more than all else that is done for an event: it is moved this part of its time at once."""
@@ -52,13 +53,7 @@ class Spent:
 
 
 class ModelCall:
-    """`on_long` is given all that was shown so far, in a few frames that it writes in place of the many: each time that
-    half of the bytes were written that Redis keeps of a stream. So a reader that comes when the first frames are gone
-    still gets a whole answer.
-
-    `first_frame` is the number of its first frame, `said` the answer text so far, `has_shown` whether a reader has
-    seen anything of it: what is left of a call that fails or is stopped.
-    """
+    """`on_long`: see `Shown`. `shown` is what is left of a call that fails or is stopped."""
 
     def __init__(
         self,
@@ -72,18 +67,12 @@ class ModelCall:
     ) -> None:
         self._provider = provider
         self._request = request
+        self.shown = Shown(writer, on_long)
         self._writer = writer
         self._stream_thinking = stream_thinking
         self._silence_s = silence_s
-        self.first_frame = writer.last + 1
-        self.said: list[str] = []
-        self.has_shown = False
         self._counted: UsageSoFar | None = None
         self._uncounted_chars = 0
-        self._thought: list[str] = []
-        self._on_long = on_long
-        self._share_bytes = writer.max_bytes // 2
-        self._left_bytes = self._share_bytes
         self._began = time.monotonic()
 
     @property
@@ -133,7 +122,7 @@ class ModelCall:
         assert turn is not None, "a provider's stream ends with a turn or an error"
         return StreamedTurn(
             turn=turn,
-            first_frame=self.first_frame,
+            first_frame=self.shown.first_frame,
             last_frame=self._writer.last,
             duration_ms=self.duration_ms,
         )
@@ -146,35 +135,15 @@ class ModelCall:
     def _shows_work(self, event: ModelEvent) -> bool:
         match event:
             case TextDelta(text):
-                self.said.append(text)
                 self._uncounted_chars += len(text)
-                self._show(text_payload(text))
+                self.shown.text(text)
             case ThinkingDelta(text):
                 self._uncounted_chars += len(text)
                 if self._stream_thinking:
-                    self._thought.append(text)
-                    self._show(thinking_payload(text))
+                    self.shown.thinking(text)
             case UsageSoFar():
                 self._counted = event
                 self._uncounted_chars = 0
             case Activity(ping):
                 return not ping
-        return True
-
-    def _show(self, payload: Payload) -> None:
-        self.has_shown = True
-        self._left_bytes -= cost_bytes(*payload)
-        if self._left_bytes < 0:
-            self._left_bytes = self._share_bytes
-            if self._begin_anew():
-                return
-        self._writer.write(payload)
-
-    def _begin_anew(self) -> bool:
-        """False: what was shown is too much to be told again; whoever comes late misses the first of it."""
-        told = ((thinking_payload, self._thought), (text_payload, self.said))
-        shown = [payload_of("".join(words)) for payload_of, words in told if words]
-        if sum(cost_bytes(*payload) for payload in shown) > self._share_bytes:
-            return False
-        self._on_long(shown)
         return True

@@ -51,7 +51,7 @@ def find_issues(error: ValidationError, value: Any) -> dict[str, str]:
         elif kind in _MISSING:
             issues[path] = missing(path)
         elif kind in _UNKNOWN:
-            issues[path] = f'Unknown field "{path}"'
+            issues[path] = unknown(path)
         else:
             issues.setdefault(path, _at(path, _sentence(item["msg"])))
     return issues
@@ -65,6 +65,10 @@ def mismatch(path: str, expected: Iterable[str], value: Any) -> str:
 def missing(path: str, expected: Iterable[str] = ()) -> str:
     names = " or ".join(expected)
     return f'Missing required field "{path}"' + (f" (type: {names})" if names else "")
+
+
+def unknown(path: str) -> str:
+    return f'Unknown field "{path}"'
 
 
 def as_text(issues: dict[str, str]) -> str:

@@ -21,8 +21,9 @@ class Signature:
     context_parameter: str | None
 
 
-def read_signature(tool: str, handler: Callable[..., Any]) -> Signature:
-    """Look at a function, a bound method, a `functools.partial` or an instance with `__call__`.
+def read_signature(owner: str, handler: Callable[..., Any]) -> Signature:
+    """Look at a function, a bound method, a `functools.partial` or an instance with `__call__`. `owner`, for messages:
+    `tool 'search'`.
 
     Raises:
         AuthoringError: a parameter that a model cannot fill, named.
@@ -30,7 +31,7 @@ def read_signature(tool: str, handler: Callable[..., Any]) -> Signature:
     try:
         declared = inspect.signature(handler).parameters.values()
     except ValueError as error:
-        raise AuthoringError(f"tool {tool!r}: its parameters cannot be read: {error}") from error
+        raise AuthoringError(f"{owner}: its parameters cannot be read: {error}") from error
     names = getattr(underlying_function(handler), "__globals__", {})
     fixed = handler.keywords if isinstance(handler, functools.partial) else {}
     parameters: list[inspect.Parameter] = []
@@ -38,7 +39,7 @@ def read_signature(tool: str, handler: Callable[..., Any]) -> Signature:
     for parameter in declared:
         if parameter.name in fixed:
             continue
-        where = f"tool {tool!r}, parameter {parameter.name!r}"
+        where = f"{owner}, parameter {parameter.name!r}"
         annotation = _annotation(where, parameter, names)
         if not _is_context(annotation):
             parameters.append(parameter.replace(annotation=annotation, kind=inspect.Parameter.KEYWORD_ONLY))

@@ -5,7 +5,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, overload
+from typing import Any, Generic, Literal, overload
 
 import docstring_parser
 from typing_extensions import ParamSpec, TypeVar  # with defaults, PEP 696: Python 3.13's typing has them
@@ -93,50 +93,77 @@ def tool(
     """
 
     def decorate(handler: Callable[..., Any]) -> Tool[..., Any]:
-        call = _what_runs(handler)
-        named = _name(handler, name)
-        if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
-            raise AuthoringError(
-                f"tool {named!r}: a generator has no single result; return a value, show progress with ctx.stream"
-            )
-        signature = read_signature(named, handler)
-        docstring, parameters = _read_docstring(handler)
-        arguments = Arguments(named, signature.parameters, parameters)
-        return Tool(
-            name=named,
-            description=docstring if description is None else description,
-            handler=handler,
-            schema=arguments.schema,
-            is_async=inspect.iscoroutinefunction(call),
-            timeout_s=positive_seconds(f"tool {named!r}", "timeout_s", timeout_s),
+        return read_tool(
+            handler,
+            kind="tool",
+            name=name,
+            description=description,
+            timeout_s=timeout_s,
             exclusive=exclusive,
             idempotent=idempotent,
-            context_parameter=signature.context_parameter,
-            _arguments=arguments,
         )
 
     return decorate if function is None else decorate(function)
 
 
-def _what_runs(handler: Any) -> Callable[..., Any]:
+def read_tool(
+    handler: Callable[..., Any],
+    *,
+    kind: Literal["tool", "function"],
+    name: str | None,
+    description: str | None,
+    timeout_s: float,
+    exclusive: bool,
+    idempotent: bool,
+) -> Tool[..., Any]:
+    """What `@tool` makes of a function; `kind` is the decorator that asks, for messages.
+
+    Raises:
+        AuthoringError: what cannot become a schema, naming tool and parameter.
+    """
+    call = _what_runs(kind, handler)
+    named = _name(kind, handler, name)
+    owner = f"{kind} {named!r}"
+    if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+        raise AuthoringError(
+            f"{owner}: a generator has no single result; return a value, show progress with ctx.stream"
+        )
+    signature = read_signature(owner, handler)
+    docstring, parameters = _read_docstring(handler)
+    arguments = Arguments(owner, signature.parameters, parameters)
+    return Tool(
+        name=named,
+        description=docstring if description is None else description,
+        handler=handler,
+        schema=arguments.schema,
+        is_async=inspect.iscoroutinefunction(call),
+        timeout_s=positive_seconds(owner, "timeout_s", timeout_s),
+        exclusive=exclusive,
+        idempotent=idempotent,
+        context_parameter=signature.context_parameter,
+        _arguments=arguments,
+    )
+
+
+def _what_runs(kind: str, handler: Any) -> Callable[..., Any]:
     """The function behind an instance with `__call__`; every other callable itself."""
     if isinstance(handler, Tool):
-        raise AuthoringError(f"tool {handler.name!r}: it is a tool already")
+        raise AuthoringError(f"{kind} {handler.name!r}: it is a tool already")
     if not callable(handler) or inspect.isclass(handler):
-        raise AuthoringError(f"@tool takes a function, not {handler!r:.80}")
+        raise AuthoringError(f"@{kind} takes a function, not {handler!r:.80}")
     if inspect.isroutine(handler) or isinstance(handler, functools.partial):
         return handler
     call: Callable[..., Any] = type(handler).__call__
     return call
 
 
-def _name(handler: Callable[..., Any], given: str | None) -> str:
+def _name(kind: str, handler: Callable[..., Any], given: str | None) -> str:
     if given is None:
         name: str = getattr(handler, "__name__", None) or underlying_function(handler).__name__
     else:
         name = given
     if TOOL_NAME.fullmatch(name) is None or name == "__call__":
-        raise AuthoringError(f"tool {name!r}: a name is 1 to 64 letters, digits, '_' and '-'; give it with name=")
+        raise AuthoringError(f"{kind} {name!r}: a name is 1 to 64 letters, digits, '_' and '-'; give it with name=")
     return name
 
 

@@ -18,9 +18,11 @@ _insert = sa.insert(agent_messages)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AssistantTurn:
+    """`model` None: a function said it, or asked for it."""
+
     seq: int
     content: list[Block]
-    model: str
+    model: str | None
     usage: dict[str, int]
     cost: dict[str, Any]
     stop_reason: str

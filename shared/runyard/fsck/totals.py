@@ -15,8 +15,9 @@ def check_totals(snapshot: Snapshot) -> Iterator[Finding]:
     run = snapshot.run
     for invocation in snapshot.invocations:
         answers = own_answers(snapshot.messages, invocation.id)
-        if invocation.steps < len(answers):
-            detail = f"it counts {invocation.steps} steps, and {len(answers)} rows"
+        turns = sum(answer.model is not None for answer in answers)  # a function's rows are no steps
+        if invocation.steps < turns:
+            detail = f"it counts {invocation.steps} steps, and {turns} rows"
             yield snapshot.finding(Code.TOTALS, detail, invocation)
         stored = Counter[str]()
         for answer in answers:

@@ -1,6 +1,6 @@
 """Settlements: the result and the error of an invocation, and the results that leave no tool call unanswered."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runyard.blocks import INTERRUPTED, Block, text_of, tool_result, tool_uses
@@ -17,13 +17,23 @@ NOT_STARTED = "the call did not run: the run failed"
 
 
 def completed(
-    run: Run, invocation: Invocation, totals: Totals, *, text: str, model: str, finish_reason: str, last_frame: int
+    run: Run,
+    invocation: Invocation,
+    totals: Totals,
+    *,
+    text: str,
+    model: str | None,
+    finish_reason: str,
+    beside: Mapping[str, Any],
+    last_frame: int,
 ) -> Settlement:
-    """The model stopped by itself, for whatever reason; `text` is that of its last answer."""
+    """The model stopped by itself, for whatever reason; `text` is that of its last answer. `beside`: further fields of
+    the result.
+    """
     result = _result(
         run, invocation, totals, status=RunStatus.COMPLETED, text=text, model=model, finish_reason=finish_reason
     )
-    return Settlement(event=RunEvent.COMPLETE, result=result, error=None, last_frame=last_frame)
+    return Settlement(event=RunEvent.COMPLETE, result={**result, **beside}, error=None, last_frame=last_frame)
 
 
 def failed(
@@ -49,8 +59,7 @@ def failed(
         result["unanswered"] = [{"id": item.id, "text": text_of(item.content)} for item in unanswered]
     if errors := error.fields.get("errors"):
         result["errors"] = errors
-    stored = {"code": error.code, "message": error.message, "retryable": error.retryable}
-    return Settlement(event=RunEvent.FAIL, result=result, error=stored, last_frame=last_frame)
+    return Settlement(event=RunEvent.FAIL, result=result, error=error.stored(), last_frame=last_frame)
 
 
 def cancelled(

@@ -1,0 +1,76 @@
+"""A function as the tool that its run calls: whatever becomes of it is an `Outcome`."""
+
+import functools
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+from runyard.authoring.context import RunContext
+from runyard.authoring.errors import InvalidToolInput, Refused
+from runyard.authoring.functions import Function
+from runyard.authoring.issues import as_text
+from runyard.authoring.tools import Tool
+from runyard.errors import FunctionFailed, InvalidArgs, RunTimeout, RunyardError
+from runyard.text import clean_text, truncate_bytes
+from runyard_workers.author_code import FailedError, OverstayedError, run_author_code
+from runyard_workers.functions.outcome import Outcome, output_of, told
+from runyard_workers.functions.output import FunctionOutput
+from runyard_workers.results import RESULT_LIMIT_BYTES, ToolResult, describe_exception
+from runyard_workers.threads import ToolThreads
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FunctionCall(Tool[..., Any]):
+    """Takes its input as it is: whether it fits the function is part of what comes of it."""
+
+    def arguments(self, input: Any) -> dict[str, Any]:  # noqa: A002 - as `Tool.arguments`
+        return {"input": input}
+
+
+def function_call(function: Function[..., Any], output: FunctionOutput, threads: ToolThreads) -> FunctionCall:
+    async def call(context: RunContext, input: Any) -> ToolResult:  # noqa: A002 - as `Tool.arguments`
+        value, error = None, None
+        try:
+            value = output_of(await _returned(function, input, context, threads))
+        except (RunyardError, Refused) as ended:
+            error = told(ended)
+        except OverstayedError:
+            context.cancelled.set()
+            error = told(RunTimeout(f"the function timed out after {function.timeout_s:g} s"))
+        assert output.answer is not None, "a context of the call was made"
+        output.answer.shut()  # what comes later would be in the stream and in no row
+        return Outcome(text=output.answer.text, output=value, error=error).to_result()
+
+    own = {
+        "handler": call,
+        "is_async": True,
+        "timeout_s": math.inf,  # the function's own counts from when it has a thread
+        "context_parameter": "context",
+    }
+    return FunctionCall(**{field.name: getattr(function, field.name) for field in fields(Tool)} | own)
+
+
+async def _returned(function: Function[..., Any], given: Any, context: RunContext, threads: ToolThreads) -> Any:
+    """Raises:
+    InvalidArgs, Refused, FunctionFailed, OverstayedError: in place of a value.
+    """
+    try:
+        arguments = function.arguments(given)
+    except InvalidToolInput as error:
+        raise InvalidArgs(as_text(error.issues), fields=sorted(filter(None, error.issues))) from error
+    except Exception as error:
+        # pydantic lets most of what an author's validator raises through
+        raise _failed(error) from error
+    if function.context_parameter is not None:
+        arguments[function.context_parameter] = context
+    work = functools.partial(function.handler, **arguments)
+    try:
+        return await run_author_code(work, is_async=function.is_async, timeout_s=function.timeout_s, threads=threads)
+    except FailedError as failure:
+        if isinstance(failure.error, Refused):
+            raise failure.error from None
+        raise _failed(failure.error) from failure.error
+
+
+def _failed(error: BaseException) -> FunctionFailed:
+    return FunctionFailed(truncate_bytes(clean_text(describe_exception(error)), RESULT_LIMIT_BYTES))

@@ -1,0 +1,76 @@
+"""What came of a function's call, in the form in which its ledger and its transcript keep it.
+
+So whoever goes on with the run, on this worker or on another one, tells the same.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import orjson
+
+from runyard.authoring.content import Content
+from runyard.authoring.errors import Refused
+from runyard.authoring.json_values import Unserializable, to_json
+from runyard.blocks import Block
+from runyard.errors import FunctionFailed, RunCrashed, RunyardError
+from runyard_workers.results import ToolResult
+
+OUTPUT_LIMIT_BYTES = 1_048_576
+"""Of the value as JSON. It is never cut, as a tool's result for a model is: half a value is none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """`text`: what it wrote with `ctx.stream.write`. `error`: what its caller is told in place of `output`."""
+
+    text: str
+    output: Any = None
+    error: Mapping[str, Any] | None = None
+
+    def to_result(self) -> ToolResult:
+        """`{"output": {"state": "packed"}, "text": ""}`, or `{"error": {"code": ...}, "text": ""}` as is_error."""
+        ended = {"output": self.output} if self.error is None else {"error": self.error}
+        content = orjson.dumps({**ended, "text": self.text}).decode()
+        return ToolResult(content=content, is_error=self.error is not None)
+
+    @classmethod
+    def of(cls, result: Block) -> Self:
+        """From the `tool_result` that a row holds. One that the loop itself made of a call that another worker had
+        begun, or that was cancelled, is an error too.
+        """
+        content = result.get("content", "")
+        try:
+            kept = orjson.loads(content)
+        except orjson.JSONDecodeError:
+            return cls(text="", error=told(RunCrashed(content)))
+        return cls(text=kept["text"], output=kept.get("output"), error=kept.get("error"))
+
+
+def told(error: RunyardError | Refused) -> dict[str, Any]:
+    """An error as a function's caller is told of it: what `FunctionEnded` is made from."""
+    return {
+        "code": error.code,
+        "message": error.message,
+        "retryable": error.retryable,
+        "status": error.status,
+        "fields": error.fields,
+    }
+
+
+def output_of(value: Any) -> Any:
+    """What a function returned as the `output` of its result.
+
+    Raises:
+        FunctionFailed: it has no JSON form, or is too large.
+    """
+    try:
+        output = to_json(value.blocks if isinstance(value, Content) else value)
+    except Unserializable as error:
+        raise FunctionFailed(f"the function returned {error}, which has no JSON form") from error
+    size_bytes = len(orjson.dumps(output))
+    if size_bytes > OUTPUT_LIMIT_BYTES:
+        raise FunctionFailed(
+            f"the function returned {size_bytes:,} bytes of JSON, and {OUTPUT_LIMIT_BYTES:,} are allowed"
+        )
+    return output

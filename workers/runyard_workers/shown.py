@@ -1,0 +1,52 @@
+"""What one turn has shown its readers so far, so that it can be told anew in a few frames."""
+
+from collections.abc import Callable, Sequence
+
+from runyard.frames import Payload, cost_bytes, text_payload, thinking_payload
+from runyard_workers.stream_writer import StreamWriter
+
+
+class Shown:
+    """`on_long` is given all that was shown so far, in a few frames that it writes in place of the many: each time that
+    half of the bytes were written that Redis keeps of a stream. So a reader that comes when the first frames are gone
+    still gets a whole answer.
+
+    `first_frame` is the number of its first frame, `said` the answer text, `is_empty` whether no reader has seen
+    anything of it.
+    """
+
+    def __init__(self, writer: StreamWriter, on_long: Callable[[Sequence[Payload]], None]) -> None:
+        self.first_frame = writer.last + 1
+        self.said: list[str] = []
+        self.is_empty = True
+        self._thought: list[str] = []
+        self._writer = writer
+        self._on_long = on_long
+        self._share_bytes = writer.max_bytes // 2
+        self._left_bytes = self._share_bytes
+
+    def text(self, text: str) -> None:
+        self.said.append(text)
+        self._show(text_payload(text))
+
+    def thinking(self, text: str) -> None:
+        self._thought.append(text)
+        self._show(thinking_payload(text))
+
+    def _show(self, payload: Payload) -> None:
+        self.is_empty = False
+        self._left_bytes -= cost_bytes(*payload)
+        if self._left_bytes < 0:
+            self._left_bytes = self._share_bytes
+            if self._begin_anew():
+                return
+        self._writer.write(payload)
+
+    def _begin_anew(self) -> bool:
+        """False: what was shown is too much to be told again; whoever comes late misses the first of it."""
+        told = ((thinking_payload, self._thought), (text_payload, self.said))
+        shown = [payload_of("".join(words)) for payload_of, words in told if words]
+        if sum(cost_bytes(*payload) for payload in shown) > self._share_bytes:
+            return False
+        self._on_long(shown)
+        return True
