@@ -18,7 +18,7 @@ def acting(principal: Principal, act_as: ActAs | None, *, continues: Run | None 
     match principal.caller:
         case Identity() as user:
             if act_as is not None:
-                raise AgentRunForbidden("only a service may run agents as another user")
+                raise AgentRunForbidden("only a service may call as another user")
             return user
         case Service() as service:
             if act_as is not None:
@@ -30,9 +30,9 @@ def acting(principal: Principal, act_as: ActAs | None, *, continues: Run | None 
 
 
 def check_may_run(agent: KnownAgent, identity: Identity) -> None:
-    """Raises `Forbidden`: the agent is for admins. Users do not get here: for them it does not exist."""
+    """Raises `Forbidden`: it is for admins. Users do not get here: for them it does not exist."""
     if not agent.is_for(identity):
-        raise Forbidden('the agent is for admins: call it with "as": {"admin": true}', agent=agent.current.agent)
+        raise Forbidden('this is for admins: call it with "as": {"admin": true}', agent=agent.current.agent)
 
 
 def only_tenant(service: Service) -> str:

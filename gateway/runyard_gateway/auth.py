@@ -104,5 +104,10 @@ def _signing_keys(settings: AuthSettings) -> SigningKeys:
 def _bearer(authorization: str | None) -> str:
     scheme, _, shown = (authorization or "").partition(" ")
     if scheme.lower() != "bearer" or not shown.strip():
-        raise Unauthenticated("send a token: Authorization: Bearer <token>", reason="missing")
+        raise unauthenticated()
     return shown.strip()
+
+
+def unauthenticated() -> Unauthenticated:
+    """Of a caller who shows nothing."""
+    return Unauthenticated("send a token: Authorization: Bearer <token>", reason="missing")

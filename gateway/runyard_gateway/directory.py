@@ -1,4 +1,4 @@
-"""Which agents there are: their newest manifests, as the workers registered them."""
+"""Which agents and functions there are: their newest manifests, as the workers registered them."""
 
 import asyncio
 import time
@@ -9,6 +9,7 @@ from typing import Any
 from runyard.clock import now_ms
 from runyard.db.engine import Database
 from runyard.db.reads import Manifest, agents_known
+from runyard.names import FUNCTION_PREFIX
 from runyard_gateway.principal import Identity
 
 FRESH_S = 1.0
@@ -18,7 +19,9 @@ SEEN_WITHIN_MS = 7 * 24 * 3600 * 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownAgent:
-    """`current`: the newest version that a living worker has; with none alive, the newest seen."""
+    """An agent, or a function. `current`: the newest version that a living worker has; with none alive, the newest
+    that was seen.
+    """
 
     current: Manifest
     versions: tuple[Manifest, ...]
@@ -26,7 +29,7 @@ class KnownAgent:
 
     def is_for(self, identity: Identity) -> bool:
         """Whether this user may call it."""
-        return self.spec["auth"] == "user" or identity.is_admin
+        return self.spec["auth"] != "admin" or identity.is_admin
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -34,25 +37,37 @@ class KnownAgent:
 
 
 class AgentDirectory:
-    """Read at most once a second, by however many calls; an unknown name is looked up anew at once."""
+    """Read at most once a second, by however many calls; an unknown name is looked up anew at once.
+
+    A function is looked up by its own name; nothing that is asked for agents finds it.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._agents: dict[str, KnownAgent] = {}
+        self._functions: dict[str, KnownAgent] = {}
         self._read_at = -FRESH_S
         self._reading = asyncio.Lock()
 
     async def all(self) -> dict[str, KnownAgent]:
-        if time.monotonic() - self._read_at >= FRESH_S:
-            await self._refresh()
+        await self._keep_fresh()
         return self._agents
 
     async def get(self, name: str) -> KnownAgent | None:
-        found = (await self.all()).get(name)
-        if found is None:
+        await self._keep_fresh()
+        if name not in self._agents:
             await self._refresh()
-            found = self._agents.get(name)
-        return found
+        return self._agents.get(name)
+
+    async def function(self, name: str) -> KnownAgent | None:
+        await self._keep_fresh()
+        if name not in self._functions:
+            await self._refresh()
+        return self._functions.get(name)
+
+    async def _keep_fresh(self) -> None:
+        if time.monotonic() - self._read_at >= FRESH_S:
+            await self._refresh()
 
     async def _refresh(self) -> None:
         asked_at = time.monotonic()
@@ -61,7 +76,13 @@ class AgentDirectory:
                 return  # somebody read it while we waited
             began = time.monotonic()
             manifests, workers = await self._database.read(agents_known, seen_since=now_ms() - SEEN_WITHIN_MS)
-            self._agents = _index(manifests, workers)
+            known = _index(manifests, workers)
+            self._agents = {name: agent for name, agent in known.items() if not name.startswith(FUNCTION_PREFIX)}
+            self._functions = {
+                name.removeprefix(FUNCTION_PREFIX): function
+                for name, function in known.items()
+                if name.startswith(FUNCTION_PREFIX)
+            }
             self._read_at = began
 
 

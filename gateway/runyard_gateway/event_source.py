@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.errors import Unauthenticated
-from runyard_gateway.gateway import Gateway
+from runyard_gateway.gateway import Gateway, anybody
 from runyard_gateway.principal import Principal
 from runyard_gateway.tickets import Seat
 
@@ -16,15 +16,16 @@ COOKIE = "runyard_seat"
 
 
 async def reader(gateway: Gateway, request: Request) -> Principal:
-    """A header counts before a ticket, a ticket before a seat. `seat_headers` has the seat that a used ticket gives.
+    """A header counts before a ticket, a ticket before a seat; who has none of them is `NOBODY`. `seat_headers` has the
+    seat that a used ticket gives.
 
     Raises:
         Unauthenticated, NotReady, StoreUnavailable
     """
-    stream_id, authorization = request.path_params["id"], request.headers.get("authorization")
+    stream_id = request.path_params["id"]
     ticket, seat = request.query_params.get(PARAMETER), request.cookies.get(COOKIE)
-    if authorization is not None or (ticket is None and seat is None):
-        return await gateway.authenticator.principal(authorization)
+    if "authorization" in request.headers or (ticket is None and seat is None):
+        return await anybody(gateway, request)
     if ticket is not None and (redeemed := await gateway.tickets.redeem(stream_id, ticket)) is not None:
         principal, request.state.seat = redeemed
         return principal

@@ -41,6 +41,10 @@ class Identity:
         return Scope.of_tenant(self.tenant_id) if self.is_admin else Scope.of_user(self.tenant_id, self.user_id)
 
 
+NOBODY = Identity(tenant_id=DEFAULT_TENANT, user_id="", roles=frozenset())
+"""Who calls a public function without a token, and owns the run: no token can name an empty user."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Service:
     """A program that calls for the users of these tenants: each call on an agent says for which one (`as`)."""
@@ -62,6 +66,10 @@ class Principal:
     def is_service(self) -> bool:
         """It would not know what became of input that joined somebody's turn."""
         return isinstance(self.caller, Service)
+
+    @property
+    def is_nobody(self) -> bool:
+        return self.caller == NOBODY
 
     @property
     def scope(self) -> Scope:

@@ -30,13 +30,13 @@ class Rates:
         self._redis_away = redis_away
         self._take = client.register_script(files("runyard_gateway").joinpath("rates.lua").read_text())
 
-    async def take(self, tenant_id: str, user_id: str) -> None:
-        """Count one call for this user, whoever makes it.
+    async def take(self, tenant_id: str, user_id: str, *, address: str) -> None:
+        """Count one call for this user, whoever makes it; for nobody (""), by the address that it comes from.
 
         Raises:
             RateLimited: there were too many; nothing is counted.
         """
-        buckets = self._buckets(tenant_id, user_id)
+        buckets = self._buckets(tenant_id, user_id or f"\0{address}")
         if not buckets or self._redis_away():
             return
         try:
@@ -48,10 +48,10 @@ class Rates:
         if wait_ms:
             raise RateLimited("too many calls: send this one again later", retryAfterMs=wait_ms)
 
-    def _buckets(self, tenant_id: str, user_id: str) -> dict[str, int]:
-        # Neither name can hold a NUL, so no two pairs make one key.
+    def _buckets(self, tenant_id: str, caller: str) -> dict[str, int]:
+        # No name can hold a NUL, so no two pairs make one key, and no address makes a user's.
         limits = {
             f"{self._prefix}:rate:tenant:{tenant_id}": self._tenant_per_min,
-            f"{self._prefix}:rate:user:{tenant_id}\0{user_id}": self._user_per_min,
+            f"{self._prefix}:rate:user:{tenant_id}\0{caller}": self._user_per_min,
         }
         return {key: limit for key, limit in limits.items() if limit}

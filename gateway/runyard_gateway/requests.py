@@ -137,6 +137,14 @@ class StartRun(ContinueRun):
     metadata: Metadata | None = None
 
 
+class CallFunction(_ForUser):
+    """`POST /v1/functions/{name}`. `input`: its arguments by name."""
+
+    input: dict[str, Any] = Field(default_factory=dict)
+    title: Title | None = None
+    metadata: Metadata | None = None
+
+
 class CreateRun(_ForUser):
     """`POST /v1/runs`: a run that nothing is asked of yet."""
 
@@ -336,6 +344,11 @@ def wait_s(request: Request) -> int | None:
         if found := _WAIT.search(header):
             return min(int(found[1]), WAIT_MAX_S)
     return None
+
+
+def address_of(request: Request) -> str:
+    """Where the call comes from: its connection's other end, or what a proxy on this machine says of that."""
+    return request.client.host if request.client is not None else ""
 
 
 def wants(request: Request) -> Literal["stream", "json"]:

@@ -6,7 +6,7 @@ https://html.spec.whatwg.org/multipage/server-sent-events.html
 import asyncio
 import random
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 import orjson
@@ -28,6 +28,7 @@ SSE_HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"x-accel-buffering", b"no"),  # nginx passes each write on at once
 )
 
+_EVENT = re.compile(rb"^event: (.*)$", re.MULTILINE)
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -69,6 +70,13 @@ def encode_error(error: RunyardError, request_id: str | None = None) -> bytes:
     return encode(Frame(0, FrameEvent.ERROR, orjson.dumps(error.body(request_id))))
 
 
+def events_of(body: bytes) -> Iterator[str]:
+    """The event of each encoded frame; "" of answer text."""
+    for part in body.split(b"\n\n")[:-1]:
+        found = _EVENT.search(part)
+        yield found[1].decode() if found else ""
+
+
 def retry_line() -> bytes:
     """How long a client waits before it reconnects, drawn anew for each response."""
     return b"retry: %d\n\n" % random.randint(*RETRY_MS)  # noqa: S311 - spreads load, guards nothing
@@ -97,7 +105,7 @@ async def stream_sse(
     if scope["method"] == "HEAD":
         await send({"type": "http.response.body", "body": b""})
         return
-    gone = asyncio.create_task(_disconnected(receive))
+    gone = asyncio.create_task(disconnected(receive))
     gone.add_done_callback(lambda _: tail.interrupt())
     try:
         await send({"type": "http.response.body", "body": retry_line() + HEARTBEAT + first, "more_body": True})
@@ -114,6 +122,7 @@ async def stream_sse(
         gone.cancel()
 
 
-async def _disconnected(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Until the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -36,12 +36,12 @@ class NewStream:
     receipt: Mapping[str, object] | None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = _headers(self.stream_id, self.headers)
+        headers = stream_headers(self.stream_id, self.headers)
         cursor, first = 0, b""
         if self.receipt is not None:
             cursor = await self._tip()
             first = encode(Frame(cursor, *event_payload(FrameEvent.QUEUED, dict(self.receipt))))
-        async with _watching(self.gateway, self.stream_id, self.credential) as tail:
+        async with watching(self.gateway, self.stream_id, self.credential) as tail:
             await stream_sse(
                 scope, receive, send, tail, cursor, headers=headers, first=first, request_id=self.request_id
             )
@@ -74,8 +74,8 @@ class ResumedStream:
         Raises:
             StreamGone: before the answer begins: frames after the cursor were dropped.
         """
-        headers = _headers(self.invocation.stream_id, self.headers)
-        async with _watching(self.gateway, self.invocation.stream_id, self.credential, seeks=True) as tail:
+        headers = stream_headers(self.invocation.stream_id, self.headers)
+        async with watching(self.gateway, self.invocation.stream_id, self.credential, seeks=True) as tail:
             position, cursor, frames = await self._seek(tail)
             if position is Position.ENDED:
                 await send({"type": "http.response.start", "status": 204, "headers": headers})
@@ -122,7 +122,7 @@ class ResumedStream:
 
 
 @contextlib.asynccontextmanager
-async def _watching(
+async def watching(
     gateway: Gateway, stream_id: StreamId, credential: Credential, *, seeks: bool = False
 ) -> AsyncIterator[Tail]:
     """A tail that fails when the reader's credential ends: the stream goes on, and they come back with a new one."""
@@ -139,7 +139,7 @@ async def _send_whole(send: Send, headers: Headers, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _headers(stream_id: StreamId, more: Mapping[str, str]) -> Headers:
+def stream_headers(stream_id: StreamId, more: Mapping[str, str]) -> Headers:
     return [
         (b"x-stream-id", stream_id.encode()),
         *((name.lower().encode(), value.encode()) for name, value in more.items()),

@@ -1,9 +1,10 @@
 """Every route that needs a caller, in one table; each noun has its module."""
 
-from runyard_gateway.routes import agents, invocations, messages, runs, steering, streams
+from runyard_gateway.routes import agents, functions, invocations, messages, runs, steering, streams
 
 OPERATIONS = (
     *agents.OPERATIONS,
+    *functions.OPERATIONS,
     *runs.OPERATIONS,
     *messages.OPERATIONS,
     *invocations.OPERATIONS,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import structlog
 from starlette.requests import Request
@@ -24,6 +25,7 @@ from runyard_gateway.principal import Identity, Principal
 from runyard_gateway.requests import (
     ContinueRun,
     StartRun,
+    address_of,
     call_key,
     checked_messages,
     cursor_of,
@@ -63,13 +65,10 @@ async def start_run(gateway: Gateway, request: Request, principal: Principal) ->
 async def answer_call(gateway: Gateway, request: Request, principal: Principal, turn: NewTurn) -> ASGIApp:
     """Accept a turn and answer with the stream, the result (`Prefer: wait=N`), or 202 with `Location`."""
     seconds = wait_s(request)
-    await gateway.rates.take(turn.tenant_id, turn.user_id)
+    await gateway.rates.take(turn.tenant_id, turn.user_id, address=address_of(request))
     accepted = await accept(gateway, turn)
-    location = f"/v1/invocations/{accepted.invocation_id}"
+    headers = call_headers(accepted, location=f"/v1/invocations/{accepted.invocation_id}")
     receipt = {"runId": accepted.run_id, "queued": accepted.queued, "inputId": accepted.input_id}
-    headers = {"X-Run-Id": accepted.run_id, "Location": location}
-    if accepted.repeated:
-        headers["Idempotent-Replayed"] = "true"
     if wants(request) == "stream":
         if accepted.repeated:
             return await stream_again(gateway, request, principal, accepted.invocation_id, headers)
@@ -82,23 +81,40 @@ async def answer_call(gateway: Gateway, request: Request, principal: Principal, 
             receipt=receipt if accepted.is_steering else None,
         )
     headers["X-Stream-Id"] = accepted.stream_id
-    found = None if seconds is None else await _awaited(gateway, accepted, principal, seconds)
+    found = await awaited_call(gateway, accepted, principal, seconds)
     if found is not None and found[0].settled_at is not None:
         return json_answer(invocation_view(*found), headers=headers)
-    view = accepted_view(
+    view = still_open_view(accepted, found)
+    return json_answer(view | receipt if accepted.is_steering else view, status=202, headers=headers)
+
+
+def call_headers(accepted: Accepted, *, location: str) -> dict[str, str]:
+    """Of the answer to an accepted call; `location`: where to look for what becomes of it."""
+    headers = {"X-Run-Id": accepted.run_id, "Location": location}
+    if accepted.repeated:
+        headers["Idempotent-Replayed"] = "true"
+    return headers
+
+
+def still_open_view(accepted: Accepted, found: tuple[Invocation, Run] | None) -> dict[str, Any]:
+    """An accepted call that has not ended by now, as far as is known."""
+    return accepted_view(
         run_id=accepted.run_id,
         session_id=accepted.session_id,
         invocation_id=accepted.invocation_id,
         stream_id=accepted.stream_id,
         status=accepted.status if found is None else found[0].status,
     )
-    return json_answer(view | receipt if accepted.is_steering else view, status=202, headers=headers)
 
 
-async def _awaited(
-    gateway: Gateway, accepted: Accepted, principal: Principal, seconds: int
+async def awaited_call(
+    gateway: Gateway, accepted: Accepted, principal: Principal, seconds: int | None
 ) -> tuple[Invocation, Run] | None:
-    """None: the database has gone since it accepted the call, which must not be told as a refusal."""
+    """What has become of it after so many seconds, or before. None: nobody waits (`seconds` None), or the database has
+    gone since it accepted the call, which must not be told as a refusal.
+    """
+    if seconds is None:
+        return None
     try:
         return await waiting.awaited(gateway, accepted.invocation_id, principal, seconds)
     except StoreUnavailable as error:

@@ -8,8 +8,9 @@ from starlette.types import ASGIApp
 
 from runyard.db import reads
 from runyard.db.inputs import retract_input
-from runyard.errors import RunNotFound
+from runyard.errors import InvalidArgs, RunNotFound
 from runyard.lifecycle.cancelling import Cancelled
+from runyard.names import FUNCTION_PREFIX
 from runyard.runs import BUSY, RunStatus
 from runyard_gateway import waiting
 from runyard_gateway.acting import acting
@@ -31,6 +32,8 @@ async def send_input(gateway: Gateway, request: Request, principal: Principal) -
     if found is None:
         raise run_not_found(request)
     run, _invocation, _waiting = found
+    if run.agent.startswith(FUNCTION_PREFIX):
+        raise InvalidArgs("a function is one call: its run takes no input", runId=run.id)
     agent = await callable_agent(gateway, run.agent, principal)
     body = await read_body(request, ContinueRun, limit_bytes=gateway.settings.body_max_bytes)
     identity = acting(principal, body.act_as, continues=run)

@@ -8,10 +8,11 @@ from runyard.db import reads
 from runyard.db.records import Invocation
 from runyard.errors import StreamNotFound
 from runyard_gateway.answers import json_answer
+from runyard_gateway.auth import unauthenticated
 from runyard_gateway.event_source import PARAMETER, reader, seat_headers, set_seat
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.gateway import Gateway, Operation
-from runyard_gateway.principal import Principal
+from runyard_gateway.principal import NOBODY, Principal
 from runyard_gateway.requests import Nothing, cursor_of, known_query, read_body
 from runyard_gateway.routes.runs import run_not_found
 from runyard_gateway.streaming import ResumedStream
@@ -61,11 +62,19 @@ async def get_run_stream(gateway: Gateway, request: Request, principal: Principa
 
 
 async def _invocation(gateway: Gateway, request: Request, principal: Principal) -> Invocation:
-    found = await gateway.database.read(reads.invocation_of_stream, request.path_params["id"], principal.scope)
-    if found is None:
-        raise StreamNotFound("Unknown or expired stream id")
-    invocation, _run = found
-    return invocation
+    """Of a run that is nobody's, a public function's, the id alone lets in.
+
+    Raises:
+        StreamNotFound: unknown, or not the caller's.
+        Unauthenticated: the same, of a caller who shows nothing.
+    """
+    for scope in (principal.scope, NOBODY.scope):
+        found = await gateway.database.read(reads.invocation_of_stream, request.path_params["id"], scope)
+        if found is not None:
+            return found[0]
+    if principal.is_nobody:
+        raise unauthenticated()
+    raise StreamNotFound("Unknown or expired stream id")
 
 
 OPERATIONS = (

@@ -1,0 +1,95 @@
+"""The answer to a function's caller who takes a stream: its stream if it streams, else its value as plain JSON."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from runyard.db import reads
+from runyard.db.records import Invocation, Run
+from runyard.errors import StoreUnavailable
+from runyard.frames import RESERVED_EVENTS, TERMINAL_EVENTS, FrameEvent
+from runyard.lifecycle.accept import Accepted
+from runyard.outcomes import failure_body
+from runyard_gateway.answers import json_answer
+from runyard_gateway.gateway import Gateway
+from runyard_gateway.principal import Principal
+from runyard_gateway.sse import disconnected, events_of, stream_sse
+from runyard_gateway.streaming import stream_headers, watching
+from runyard_gateway.tail import Tail
+from runyard_gateway.views import invocation_view
+
+SILENCE_S = 15.0
+"""A caller who has heard nothing for so long is answered with the stream: proxies would cut a silent connection."""
+
+_UNSAID = RESERVED_EVENTS - {FrameEvent.TEXT}
+"""What the system says of every run, and not the function."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FunctionAnswer:
+    """Decided by the first frames: answer text or an event of the function's own makes it a stream."""
+
+    gateway: Gateway
+    accepted: Accepted
+    principal: Principal
+    request_id: str
+    headers: Mapping[str, str]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        stream_id = self.accepted.stream_id
+        async with watching(self.gateway, stream_id, self.principal.credential) as tail:
+            plain = None if await _streams(tail, receive) else await self._plain()
+            if plain is None:
+                headers = stream_headers(stream_id, self.headers)
+                await stream_sse(scope, receive, send, tail, 0, headers=headers, request_id=self.request_id)
+                return
+        await plain(scope, receive, send)
+
+    async def _plain(self) -> Response | None:
+        """None: the database has gone; the stream has the end as well."""
+        headers = {**self.headers, "X-Stream-Id": self.accepted.stream_id}
+        try:
+            found = await self.gateway.database.read(
+                reads.invocation_of, self.accepted.invocation_id, self.principal.scope
+            )
+        except StoreUnavailable:
+            return None
+        if found is None or found[0].settled_at is None:
+            return None
+        return settled_answer(*found, request_id=self.request_id, headers=headers)
+
+
+def settled_answer(invocation: Invocation, run: Run, *, request_id: str, headers: Mapping[str, str]) -> Response:
+    """The result, or the error with the status that it has."""
+    if invocation.error is None:
+        return json_answer(invocation_view(invocation, run), headers=dict(headers))
+    assert invocation.result is not None, "a settled invocation has its result"
+    body = failure_body(result=invocation.result, error=invocation.error, request_id=request_id)
+    return json_answer(body, status=invocation.error.get("status", 500), headers=dict(headers))
+
+
+async def _streams(tail: Tail, receive: Receive) -> bool:
+    """Whether the answer is a stream; not before that is known, or it has been silent for long."""
+    now = asyncio.get_running_loop().time
+    deadline, cursor, ended = now() + SILENCE_S, 0, False
+
+    def left(_: asyncio.Task[None]) -> None:
+        tail.interrupt()
+
+    gone = asyncio.create_task(disconnected(receive))
+    gone.add_done_callback(left)
+    try:
+        while not ended and now() < deadline:
+            body, cursor, ended = await tail.pull(cursor, deadline - now())
+            events = list(events_of(body))
+            if not _UNSAID.issuperset(events):
+                return True
+            if not TERMINAL_EVENTS.isdisjoint(events):
+                return False
+    finally:
+        gone.remove_done_callback(left)
+        gone.cancel()
+    return True

@@ -1,0 +1,108 @@
+"""Calls of functions: `POST /v1/functions/{name}`."""
+
+import orjson
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from runyard.authoring.issues import as_text
+from runyard.authoring.shape import Shape
+from runyard.clock import now_ms
+from runyard.errors import FunctionNotFound, InvalidArgs
+from runyard.ids import new_input_id, new_invocation_id, new_run_id, new_stream_id
+from runyard.lifecycle.accept import NewTurn
+from runyard_gateway.accepting import accept
+from runyard_gateway.acting import acting, check_may_run
+from runyard_gateway.answers import json_answer
+from runyard_gateway.auth import unauthenticated
+from runyard_gateway.directory import KnownAgent
+from runyard_gateway.failures import request_id_of
+from runyard_gateway.function_answer import FunctionAnswer, settled_answer
+from runyard_gateway.gateway import Gateway, Operation, anybody
+from runyard_gateway.principal import Identity, Principal
+from runyard_gateway.requests import CallFunction, address_of, call_key, known_query, read_body, wait_s, wants
+from runyard_gateway.routes.agents import may_call
+from runyard_gateway.routes.invocations import awaited_call, call_headers, still_open_view, stream_again
+
+
+async def call_function(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
+    """Answered with its value as soon as it has one: a stream where it streams, the result with `Prefer: wait=N`."""
+    known_query(request)
+    function = await _callable_function(gateway, request.path_params["name"], principal)
+    body = await read_body(request, CallFunction, limit_bytes=gateway.settings.body_max_bytes)
+    identity = acting(principal, body.act_as)
+    check_may_run(function, identity)
+    if issues := Shape(function.spec["inputSchema"]).issues(body.input):
+        raise InvalidArgs(as_text(issues), fields=sorted(issues))
+    return await _answer(gateway, request, principal, _new_turn(request, principal, function, body, identity))
+
+
+async def _callable_function(gateway: Gateway, name: str, principal: Principal) -> KnownAgent:
+    """The function, if the caller may call it.
+
+    Raises:
+        Unauthenticated: the caller shows nothing, and it is not public, or there is none: the same answer.
+        FunctionNotFound: unknown, internal, or not for this caller: the same answer.
+    """
+    function = await gateway.directory.function(name)
+    if principal.is_nobody and (function is None or function.spec["auth"] != "public"):
+        raise unauthenticated()
+    if function is None or not may_call(function, principal) or not _is_let_in(function, principal):
+        raise FunctionNotFound(f"no function is named {name!r}", function=name)
+    return function
+
+
+def _is_let_in(function: KnownAgent, principal: Principal) -> bool:
+    caller = principal.caller
+    return not function.spec["internal"] or principal.is_service or (isinstance(caller, Identity) and caller.is_admin)
+
+
+def _new_turn(
+    request: Request, principal: Principal, function: KnownAgent, body: CallFunction, identity: Identity
+) -> NewTurn:
+    return NewTurn(
+        tenant_id=identity.tenant_id,
+        user_id=identity.user_id,
+        scope=identity.scope,
+        agent=function.current.agent,
+        queue=function.spec["queue"],
+        content=orjson.dumps(body.input).decode(),
+        roles=tuple(sorted(identity.roles)),
+        options={},
+        run_id=new_run_id(),
+        invocation_id=new_invocation_id(),
+        input_id=new_input_id(),
+        stream_id=new_stream_id(),
+        request_id=request_id_of(request),
+        at=now_ms(),
+        title=body.title,
+        metadata=body.metadata,
+        context=body.context if principal.is_service else None,
+        call_key=call_key(request, body),
+    )
+
+
+async def _answer(gateway: Gateway, request: Request, principal: Principal, turn: NewTurn) -> ASGIApp:
+    seconds = wait_s(request)
+    await gateway.rates.take(turn.tenant_id, turn.user_id, address=address_of(request))
+    accepted = await accept(gateway, turn)
+    # Who shows nothing can read the stream, by its id, and no row.
+    place = f"streams/{accepted.stream_id}" if principal.is_nobody else f"invocations/{accepted.invocation_id}"
+    headers = call_headers(accepted, location=f"/v1/{place}")
+    if wants(request) == "stream":
+        if accepted.repeated:
+            return await stream_again(gateway, request, principal, accepted.invocation_id, headers)
+        return FunctionAnswer(
+            gateway=gateway,
+            accepted=accepted,
+            principal=principal,
+            request_id=turn.request_id,
+            headers=headers,
+        )
+    headers["X-Stream-Id"] = accepted.stream_id
+    found = await awaited_call(gateway, accepted, principal, seconds)
+    if found is not None and found[0].settled_at is not None:
+        return settled_answer(*found, request_id=turn.request_id, headers=headers)
+    return json_answer(still_open_view(accepted, found), status=202, headers=headers)
+
+
+OPERATIONS = (Operation(method="POST", path="/v1/functions/{name}", handler=call_function, caller=anybody),)
