@@ -16,9 +16,8 @@ from runyard.outcomes import failure_body
 from runyard_gateway.answers import json_answer
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.principal import Principal
-from runyard_gateway.sse import disconnected, events_of, stream_sse
+from runyard_gateway.sse import Pulled, disconnected, events_of, stream_sse
 from runyard_gateway.streaming import stream_headers, watching
-from runyard_gateway.tail import Tail
 from runyard_gateway.views import invocation_view
 
 SILENCE_S = 15.0
@@ -41,7 +40,7 @@ class FunctionAnswer:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         stream_id = self.accepted.stream_id
         async with watching(self.gateway, stream_id, self.principal.credential) as tail:
-            plain = None if await _streams(tail, receive) else await self._plain()
+            plain = None if await says_something(tail, receive) else await self._plain()
             if plain is None:
                 headers = stream_headers(stream_id, self.headers)
                 await stream_sse(scope, receive, send, tail, 0, headers=headers, request_id=self.request_id)
@@ -71,10 +70,10 @@ def settled_answer(invocation: Invocation, run: Run, *, request_id: str, headers
     return json_answer(body, status=invocation.error.get("status", 500), headers=dict(headers))
 
 
-async def _streams(tail: Tail, receive: Receive) -> bool:
-    """Whether the answer is a stream; not before that is known, or it has been silent for long."""
+async def says_something(tail: Pulled, receive: Receive, *, silence_s: float = SILENCE_S) -> bool:
+    """Whether the answer is a stream; not before that is known, or nothing was said for `silence_s`."""
     now = asyncio.get_running_loop().time
-    deadline, cursor, ended = now() + SILENCE_S, 0, False
+    deadline, cursor, ended = now() + silence_s, 0, False
 
     def left(_: asyncio.Task[None]) -> None:
         tail.interrupt()

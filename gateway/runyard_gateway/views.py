@@ -77,7 +77,8 @@ def result_view(invocation: Invocation, run: Run) -> dict[str, Any]:
     assert invocation.result is not None, "a settled invocation has its result"
     if invocation.error is None:
         return invocation.result
-    return {**invocation.result, "error": invocation.error}
+    told = {name: invocation.error[name] for name in ("code", "message", "retryable")}
+    return {**invocation.result, "error": told | invocation.error.get("fields", {})}
 
 
 def accepted_view(

@@ -28,11 +28,29 @@ pytestmark = pytest.mark.anyio
 
 Ids = Mapping[str, str]
 
-KINDS = {"runs": "run", "invocations": "invocation", "streams": "stream", "input": "input", "agents": "agent"}
+KINDS = {
+    "runs": "run",
+    "invocations": "invocation",
+    "streams": "stream",
+    "input": "input",
+    "agents": "agent",
+    "functions": "function",
+}
 """What an id in a path is of, by the segment before it."""
 
-NOBODYS: Ids = {"run": "run_none", "invocation": "inv_none", "stream": "st_none", "input": "in_none", "agent": "nobody"}
-AGENT = "unserved"
+NOBODYS: Ids = {
+    "run": "run_none",
+    "invocation": "inv_none",
+    "stream": "st_none",
+    "input": "in_none",
+    "agent": "nobody",
+    "function": "nothing",
+}
+AGENT, FUNCTION = "unserved", "nowhere"
+HIDDEN, MISSING = {"agent": "treasurer", "function": "payroll"}, {"agent": "nobody", "function": "nothing"}
+SHARED = frozenset(HIDDEN)
+"""What is nobody's own."""
+
 BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/agents/{agent}/runs"): {"input": "x"},
     ("POST", "/v1/runs"): {"agent": AGENT},
@@ -59,7 +77,7 @@ def parameters(operation: Operation) -> list[str]:
 
 def owned(operation: Operation) -> list[str]:
     """Its parameters that name something of a user's."""
-    return [name for name in parameters(operation) if kind_of(operation, name) != "agent"]
+    return [name for name in parameters(operation) if kind_of(operation, name) not in SHARED]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +138,7 @@ class Victim:
             "stream": started["streamId"],
             "input": steering["inputId"],
             "agent": AGENT,
+            "function": FUNCTION,
         }
         return cls(tenant="acme", name=name, session=f"session-{name}", api=api, ids=ids)
 
@@ -166,6 +185,7 @@ class Stranger:
             "stream": started["streamId"],
             "input": "in_mine",
             "agent": AGENT,
+            "function": FUNCTION,
         }
 
 
@@ -306,11 +326,11 @@ async def test_no_list_shows_what_is_not_yours(stack: Stack, victim: Victim) -> 
 @pytest.mark.parametrize(
     "operation", [it for it in OPERATIONS if parameters(it) and not owned(it)], ids=lambda it: f"{it.method} {it.path}"
 )
-async def test_an_agent_for_admins_does_not_exist_for_others(stack: Stack, operation: Operation) -> None:
+async def test_what_is_for_admins_does_not_exist_for_others(stack: Stack, operation: Operation) -> None:
     user = stack.gateway.user(roles=("editor",))
     case = Case(operation=operation, foreign=frozenset(parameters(operation)))
     found = []
-    for ids in ({"agent": "treasurer"}, {"agent": "nobody"}):
+    for ids in (HIDDEN, MISSING):
         async with answer(user, case, case.path(ids, ids)) as response:
             assert response.status_code == 404
             found.append(told(response, ids))

@@ -320,3 +320,66 @@ def test_models_defined_in_the_file_may_refer_to_themselves(folder):
     (walk,) = load(folder).agents["researcher"].agent.tools
     assert walk.context_parameter == "ctx"
     assert walk.arguments({"root": {"children": [{}]}})["root"].children[0].children == []
+
+
+FUNCTION = """
+from runyard import function
+
+@function
+def {name}() -> int:
+    return 1
+"""
+
+
+def test_functions_come_from_every_file(folder):
+    write(
+        folder,
+        _shared=FUNCTION.format(name="shared"),
+        errands=FUNCTION.format(name="errand"),
+        researcher=AGENT + FUNCTION.format(name="beside") + "from ._shared import shared\n",
+    )
+    catalog = load(folder)
+    assert list(catalog.agents) == ["researcher"]
+    assert {name: loaded.path.name for name, loaded in catalog.functions.items()} == {
+        "fn:shared": "_shared.py",
+        "fn:errand": "errands.py",
+        "fn:beside": "researcher.py",
+    }
+    errand = catalog.functions["fn:errand"]
+    assert dict(errand.manifest) == errand.function.manifest()
+    assert set(catalog.loaded) == {*catalog.agents, *catalog.functions}
+
+
+def test_a_function_belongs_to_the_file_that_makes_it(folder):
+    write(
+        folder,
+        aaa="from runyard_agents.zzz import errand",
+        zzz=FUNCTION.format(name="errand"),
+    )
+    catalog, problem = only_problem(folder)
+    assert problem.path.name == "aaa.py", "it holds nothing of its own"
+    assert catalog.functions["fn:errand"].path.name == "zzz.py"
+    before = catalog.functions["fn:errand"].version
+    write(folder, aaa=AGENT + "from runyard_agents.zzz import errand\n")
+    assert load(folder).functions["fn:errand"].version == before
+    write(folder, zzz=FUNCTION.format(name="errand") + "# changed\n")
+    assert load(folder).functions["fn:errand"].version != before
+
+
+def test_two_functions_of_one_name_are_a_problem(folder):
+    write(folder, errands=FUNCTION.format(name="same"), others=FUNCTION.format(name="same"))
+    catalog, problem = only_problem(folder)
+    assert problem.summary == "others.py: a function is named 'same', and one in errands.py is, too"
+    assert catalog.functions["fn:same"].path.name == "errands.py"
+
+
+def test_a_folder_may_hold_functions_alone(folder):
+    write(folder, _errands=FUNCTION.format(name="errand"))
+    assert (dict(load(folder).agents), list(load(folder).functions)) == ({}, ["fn:errand"])
+
+
+def test_a_function_is_an_agents_tool_as_well(folder):
+    write(folder, researcher=AGENT.replace("@tool", "@function").replace("agent, tool", "agent, function"))
+    catalog = load(folder)
+    assert catalog.agents["researcher"].manifest["tools"][0]["name"] == "search"
+    assert list(catalog.functions) == ["fn:search"]

@@ -16,7 +16,7 @@ from tests.readme import README, blocks
 
 import runyard.db
 import runyard.lifecycle
-from runyard_gateway.requests import StartRun, wants
+from runyard_gateway.requests import CallFunction, StartRun, wants
 from runyard_gateway.routes import OPERATIONS
 from runyard_workers.catalog import load_folder
 
@@ -51,6 +51,7 @@ def exists(name):
         "README.md",
         "ARCHITECTURE.md",
         "docs/brokers.md",
+        "docs/functions.md",
         "docs/performance.md",
         "docs/security.md",
         *(str(path.relative_to(ROOT)) for path in ADRS),
@@ -143,12 +144,23 @@ def test_the_calls_are_routes_of_the_gateway():
 
 def test_the_calls_that_start_runs_ask_for_a_stream_with_a_body_that_is_taken():
     bodies = []
-    for method, _, headers, body in curls():
+    for method, path, headers, body in curls():
         if method == "POST":
             assert wants(Request({"type": "http", "headers": headers})) == "stream"
-            assert StartRun.model_validate(body).said() == (None, body["input"])
+            if path.startswith("/v1/functions/"):
+                function = load_folder(ROOT / "agents").functions[f"fn:{path.rsplit('/', 1)[-1]}"].function
+                assert function.arguments(CallFunction.model_validate(body).input)
+            else:
+                assert StartRun.model_validate(body).said() == (None, body["input"])
             bodies.append(sorted(body))
-    assert bodies == [["input"], ["input", "runId"], ["as", "input"]]
+    assert bodies == [["input"], ["input", "runId"], ["input"], ["as", "input"]]
+
+
+def test_the_function_that_is_documented_can_be_loaded(tmp_path):
+    source = re.search(r"```python\n(.*?)```", (ROOT / "docs/functions.md").read_text(), re.DOTALL)[1]
+    (tmp_path / "support.py").write_text(source)
+    catalog = load_folder(tmp_path)
+    assert (catalog.problems, list(catalog.agents), list(catalog.functions)) == ((), ["support"], ["fn:order_status"])
 
 
 def test_the_agent_is_one_that_can_be_loaded(tmp_path):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import structlog
 
-from runyard import RunContext
+from runyard import Refused, RunContext
 from runyard.authoring.cancellation import Cancellation
 from runyard.authoring.lifespan import open_resources
 from runyard.authoring.stream import Stream
@@ -74,6 +74,7 @@ async def desk(catalog):
             log=structlog.get_logger(),
         )
         tools = {tool.name: tool for loaded in catalog.agents.values() for tool in loaded.agent.tools}
+        tools |= {loaded.function.name: loaded.function for loaded in catalog.functions.values()}
 
         async def call(name, **given):
             tool = tools[name]
@@ -89,6 +90,7 @@ async def desk(catalog):
 def test_the_folder_holds_two_agents_whose_tools_only_read(catalog):
     assert list(catalog.agents) == ["converter", "researcher"]
     assert [span.name for span in catalog.lifespans] == ["runyard_agents.researcher.library"]
+    assert list(catalog.functions) == ["fn:loan_plan"]
     for loaded in catalog.agents.values():
         for tool in loaded.manifest["tools"]:
             assert tool["description"]
@@ -351,6 +353,43 @@ async def test_the_kinds_are_part_of_the_schema(desk):
     assert kinds == list(await desk.call("list_units"))
     with pytest.raises(InvalidToolInput, match="kind: must be 'length'"):
         await desk.call("list_units", kind="money")
+
+
+# The loan plan -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("amount", "years", "rate", "costs"),
+    [
+        # By the formula of an annuity in floating point; it rounds no payment to the cent.
+        (200_000, 30, 6, {"monthly": 1199.10, "interest": 231_676.38}),
+        (250_000, 10, 3.9, {"monthly": 2519.26, "interest": 52_311.68}),
+        (1200, 1, 0, {"monthly": 100.0, "interest": 0.0}),
+    ],
+)
+async def test_a_loan_is_paid_back_to_the_cent(desk, amount, years, rate, costs):
+    plan = await desk.call("loan_plan", amount=amount, years=years, rate_percent=rate)
+    assert plan["monthly"] == costs["monthly"]
+    assert abs(plan["interest"] - costs["interest"]) < 12 * years * 0.01
+    assert round(plan["total"] - plan["interest"], 2) == amount
+    lines = "".join(desk.frames).splitlines()
+    assert len(lines) == years
+    assert lines[-1] == f"After year {years}: 0.00 left to pay"
+
+
+@pytest.mark.parametrize(
+    ("given", "parameter"),
+    [
+        ({"amount": 0}, "amount"),
+        ({"amount": 1e300}, "amount"),
+        ({"years": 51}, "years"),
+        ({"rate_percent": -1}, "rate_percent"),
+    ],
+)
+async def test_a_loan_that_nobody_gives_is_refused(desk, given, parameter):
+    with pytest.raises(Refused) as refused:
+        await desk.call("loan_plan", **({"amount": 1000, "years": 2, "rate_percent": 5} | given))
+    assert (refused.value.code, refused.value.fields) == ("NO_SUCH_LOAN", {"parameter": parameter})
 
 
 # The demo model ----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from decimal import Decimal
 import orjson
 import pytest
 
-from runyard import Content
+from runyard import Content, Refused
 from runyard.text import TRUNCATED
 from runyard_workers.results import (
     RESULT_LIMIT_BYTES,
@@ -195,3 +195,7 @@ def test_every_json_text_that_is_not_cut_is_strict_json():
 
     value = {"nan": float("nan"), "big": 10**30, "nul\0": ["\ud800", {1, 2}], None: b"\xff"}
     assert json.loads(to_result(value, tool="probe").content, parse_constant=refuse)
+
+
+def test_a_refusal_is_told_by_its_code() -> None:
+    assert describe_exception(Refused("ORDER_UNKNOWN", "no such order", order=5)) == "ORDER_UNKNOWN: no such order"

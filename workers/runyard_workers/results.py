@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 
 from runyard.authoring.content import Content
+from runyard.authoring.errors import Refused
 from runyard.authoring.json_values import Unserializable, to_json
 from runyard.text import TRUNCATED, clean_text, truncate_bytes
 
@@ -54,7 +55,9 @@ def error_result(message: str) -> ToolResult:
 
 
 def describe_exception(exception: BaseException) -> str:
-    """`ValueError: no such order`: the type and the message, never more; cannot fail."""
+    """`ValueError: no such order`: the type and the message, never more; cannot fail. A refusal tells its code."""
+    if isinstance(exception, Refused):
+        return f"{exception.code}: {exception.message}"
     name = type(exception).__name__
     try:
         message = str(exception)

@@ -34,9 +34,12 @@ class RunContext:
     session_id: str | None
     invocation_id: InvocationId
     agent: str
+    """Whose run it is: an agent's name; `fn:<name>` where a function was called by itself."""
+
     user_id: str
     tenant_id: str
-    """Whose run it is, whoever made this call on it."""
+    """Who owns the run, whoever made this call on it. The user is "" where a public function was called without a
+    token."""
 
     roles: frozenset[str]
     """Of the caller. `admin` may be there while the run is another user's."""

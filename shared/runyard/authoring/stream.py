@@ -44,10 +44,12 @@ class Stream:
         self._sink = sink
 
     def write(self, text: str) -> _Done:
-        """Show text to the readers as an `output` frame; it does not become part of the tool's result.
+        """Show text to the readers. A tool's is an `output` frame and no part of its result; that of a function which
+        was called by itself is the answer's text, which its result has, too.
 
         Raises:
             TypeError: `text` is no string.
+            ValueError: a function has written more than 1 MiB.
         """
         if not isinstance(text, str):
             raise TypeError(f"stream.write takes a string, not {type(text).__name__}")
