@@ -45,7 +45,7 @@ class Wire:
         """To its end: by its length or its last chunk, leaving the connection for the next request."""
         async with asyncio.timeout(GUARD_S):
             if head.headers.get("transfer-encoding") == "chunked":
-                return b"".join([chunk async for chunk in self._chunks()])
+                return b"".join([chunk async for chunk in self.chunks()])
             return await self._reader.readexactly(int(head.headers["content-length"]))
 
     async def to_the_end(self) -> bytes:
@@ -53,7 +53,7 @@ class Wire:
         async with asyncio.timeout(GUARD_S):
             return await self._reader.read()
 
-    async def _chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncIterator[bytes]:
         while size := int(await self._reader.readuntil(b"\r\n"), 16):
             yield await self._reader.readexactly(size)
             assert await self._reader.readexactly(2) == b"\r\n"

@@ -1,0 +1,224 @@
+"""A thousand readers of two hundred live streams while both gateways are replaced: each frame once, and one end."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from tests.clients.answer import is_terminal
+from tests.clients.api import Api
+from tests.clients.sse import Event, EventStreamParser
+from tests.clients.wire import wire
+from tests.contract.queue_sides import redis_side
+from tests.fault.conftest import Fleet
+from tests.integration.processes import eventually
+from tests.integration.stack import Gateway, Stack, postgres_and_redis, serving, standing_by
+from tests.redis_servers import valkey_server
+
+from runyard.frames import Frame, text_payload
+from runyard.streams.connect import CONNECTIONS_MAX, connect
+from runyard.streams.ops import Append, Open, Status
+from runyard.streams.store import FrameStore
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+
+STREAMS = 200
+READERS_A_STREAM = 5
+GATEWAYS = 2
+FRAME_S = 0.5
+"""Between two frames of a stream: a model that is in no hurry."""
+
+LEFT_BEHIND_MAX_KB = 4000
+"""What 500 readers of a gateway may leave to the next 500: the allocator's odds and ends, less than 8 KB of each."""
+
+
+@pytest.fixture(scope="module")
+async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+    """A worker that serves none of the runs, and no gateway yet. All links to the server of the frames are its own."""
+    with (
+        postgres_and_redis() as backing,
+        valkey_server() as url,
+        redis_side(backing.broker_url, backing.prefix) as side,
+    ):
+        folder = tmp_path_factory.mktemp("many-readers")
+        async with standing_by(replace(backing, redis_url=url), folder) as stack, stack.starting_worker():
+            yield Fleet(stack=stack, broker=side)
+
+
+@dataclass(kw_only=True)
+class Doors:
+    """Where the gateways are at the moment."""
+
+    stack: Stack
+    exits: AsyncExitStack
+    gateways: list[Gateway] = field(default_factory=list)
+
+    async def open(self) -> Gateway:
+        process = self.exits.enter_context(self.stack.process("runyard_gateway"))
+        return await self.exits.enter_async_context(serving(process))
+
+    async def replace(self, number: int) -> None:
+        """It is told to leave, leaves well, and another one comes."""
+        leaving = self.gateways[number].process
+        leaving.send(signal.SIGTERM)
+        assert await leaving.exited() == 0
+        assert leaving.complaints() == []
+        self.gateways[number] = await self.open()
+
+
+@dataclass(kw_only=True, eq=False)
+class Reader:
+    """A client that comes back at once, by its cursor, to the other gateway. `ends`: how often its answer ended."""
+
+    number: int
+    stream_id: str
+    headers: dict[str, str]
+    events: list[Event] = field(default_factory=list)
+    ends: int = 0
+
+    @property
+    def has_ended(self) -> bool:
+        return bool(self.events) and is_terminal(self.events[-1])
+
+    async def read(self, doors: Doors) -> None:
+        tries = 0
+        while not self.has_ended:
+            with contextlib.suppress(ConnectionError):  # nobody listens there any more
+                await self._read_on(doors.gateways[(self.number + tries) % GATEWAYS])
+            tries += 1
+
+    async def _read_on(self, gateway: Gateway) -> None:
+        headers = {"Host": "test", **self.headers}
+        if self.events:
+            headers["Last-Event-ID"] = self.events[-1].last_event_id
+        async with wire(gateway.host, gateway.port) as connection:
+            await connection.send(f"GET /v1/streams/{self.stream_id} HTTP/1.1", headers)
+            head = await connection.head()
+            if head.status == 503:
+                await asyncio.sleep(int(head.headers["retry-after"]))
+                return
+            assert head.status == 200, head
+            parser = EventStreamParser()
+            async for chunk in connection.chunks():
+                self.events += [event for event in parser.feed(chunk) if event.id is not None]
+            assert parser.at_rest
+        self.ends += 1
+
+
+@dataclass(kw_only=True)
+class Writer:
+    """Writes all streams at once, as a worker's flusher does that has claimed their runs."""
+
+    store: FrameStore
+    stream_ids: Sequence[str]
+    written: int = 0
+    """Frames of each stream."""
+
+    async def open(self) -> None:
+        await self._apply([Open(stream_id=stream_id, generation=1) for stream_id in self.stream_ids])
+
+    async def write(self) -> None:
+        """Until cancelled."""
+        while True:
+            seq = self.written + 1
+            await self._apply(
+                [
+                    Append(stream_id=each, generation=1, first=seq, frames=[text_payload(f"{each} says {seq}\n")])
+                    for each in self.stream_ids
+                ]
+            )
+            self.written = seq
+            await asyncio.sleep(FRAME_S)
+
+    async def _apply(self, ops: Sequence[Open | Append]) -> None:
+        answers = await self.store.apply(ops)
+        assert {answer.status for answer in answers} == {Status.OK}
+
+    async def stored(self, stream_id: str) -> list[tuple[int, str, str]]:
+        """All frames: number, event, data."""
+        frames: list[Frame] = []
+        while page := await self.store.read(stream_id, frames[-1].seq if frames else 0):
+            frames += page
+        return [(frame.seq, frame.event or "", frame.data.decode()) for frame in frames]
+
+
+@asynccontextmanager
+async def writing(stack: Stack, stream_ids: Sequence[str]) -> AsyncIterator[Writer]:
+    client = connect(stack.backing.redis_url)
+    store = FrameStore(client, prefix=stack.backing.prefix, retain_s=600, max_bytes=10**6, max_streams=1000)
+    writer = Writer(store=store, stream_ids=stream_ids)
+    await writer.open()
+    yield writer
+    await client.aclose()
+
+
+async def test_a_thousand_readers_outlive_both_gateways(stack: Stack) -> None:
+    async with AsyncExitStack() as exits:
+        doors = Doors(stack=stack, exits=exits)
+        doors.gateways += await asyncio.gather(*(doors.open() for _ in range(GATEWAYS)))
+        users = [doors.gateways[number % GATEWAYS].user() for number in range(STREAMS)]
+        runs = await asyncio.gather(*(user.start("unserved") for user in users))
+        writer = await exits.enter_async_context(writing(stack, [run["streamId"] for run in runs]))
+        links_max = links(stack) + GATEWAYS * CONNECTIONS_MAX
+
+        def readers() -> list[Reader]:
+            return [
+                Reader(number=number, stream_id=stream_id, headers=user.headers)
+                for number, (user, stream_id) in enumerate(
+                    READERS_A_STREAM * [*zip(users, writer.stream_ids, strict=True)]
+                )
+            ]
+
+        async with asyncio.TaskGroup() as tasks:
+            work = tasks.create_task(writer.write())
+            first = await come(readers(), doors, tasks)
+            weights_kb = [memory_kb(gateway) for gateway in doors.gateways]
+            for task in first.values():
+                task.cancel()
+            reading = await come(readers(), doors, tasks)
+            for gateway, weight_kb in zip(doors.gateways, weights_kb, strict=True):
+                assert memory_kb(gateway) <= weight_kb + LEFT_BEHIND_MAX_KB
+            assert links(stack) <= links_max
+            for number in range(GATEWAYS):
+                await doors.replace(number)
+                have = writer.written
+                await eventually(lambda: all(len(each.events) > have for each in reading), "next frame at every reader")  # noqa: B023 - called at once
+                assert links(stack) <= links_max
+            work.cancel()
+            await asyncio.gather(
+                *(stop(doors.gateways[0], user, run["runId"]) for user, run in zip(users, runs, strict=True))
+            )
+        stored = {stream_id: await writer.stored(stream_id) for stream_id in writer.stream_ids}
+        for reader in reading:
+            assert [(event.seq, event.type, event.data) for event in reader.events] == stored[reader.stream_id]
+            assert [is_terminal(event) for event in reader.events].count(True) == 1
+            assert reader.ends >= 2, "it was never moved"
+        assert links(stack) <= links_max
+
+
+async def come(readers: Sequence[Reader], doors: Doors, tasks: asyncio.TaskGroup) -> dict[Reader, asyncio.Task[None]]:
+    """All at once; each has a frame when it returns."""
+    reading = {reader: tasks.create_task(reader.read(doors)) for reader in readers}
+    await eventually(lambda: all(reader.events for reader in readers), "frame at every reader")
+    return reading
+
+
+async def stop(gateway: Gateway, user: Api, run_id: str) -> None:
+    response = await Api(gateway.http, user.headers).post(f"/v1/runs/{run_id}/cancel")
+    assert response.status_code == 200, response.text
+
+
+def links(stack: Stack) -> int:
+    """To the server of the frames, of all processes."""
+    return len(stack.redis.client_list())
+
+
+def memory_kb(gateway: Gateway) -> int:
+    """Resident, see proc(5)."""
+    status = Path(f"/proc/{gateway.process.pid}/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+    return int(line.split()[1])
