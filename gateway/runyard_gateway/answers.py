@@ -1,10 +1,50 @@
-"""JSON answers."""
+"""Answers: how they are made of JSON, and how they are described."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 from starlette.responses import Response
 
+JSON = "application/json"
+EVENT_STREAM = "text/event-stream"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Header:
+    name: str
+    description: str
+    always: bool = True
+
+
+REQUEST_ID = Header(name="X-Request-Id", description="Names the request in the gateway's log.")
+LOCATION = Header(name="Location", description="Where to read what becomes of it.")
+RUN_ID = Header(name="X-Run-Id", description="The run's id.")
+STREAM_ID = Header(name="X-Stream-Id", description="The id of the invocation's stream.")
+REPLAYED = Header(
+    name="Idempotent-Replayed", description="`true`: the `Idempotency-Key` was known already.", always=False
+)
+RETRY_AFTER = Header(name="Retry-After", description="Seconds after which the call may be sent again.", always=False)
+
+HEADERS = (REQUEST_ID, LOCATION, RUN_ID, STREAM_ID, REPLAYED, RETRY_AFTER)
+"""Those that a page of another origin may read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """One that a call may get. `shape`: the type of its body; of a stream and of an empty one there is none."""
+
+    status: int
+    description: str
+    shape: Any = None
+    media: str | None = JSON
+    headers: tuple[Header, ...] = ()
+
+
+def nothing(description: str, *, headers: tuple[Header, ...] = ()) -> Answer:
+    """Without a body."""
+    return Answer(status=204, description=description, media=None, headers=headers)
+
 
 def json_answer(body: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(body), status_code=status, headers=headers, media_type="application/json")
+    return Response(orjson.dumps(body), status_code=status, headers=headers, media_type=JSON)

@@ -18,25 +18,27 @@ from runyard.settings import Settings
 from runyard.streams.connect import connect
 from runyard.streams.store import FrameStore
 from runyard.text import clean_json
+from runyard_gateway.answers import HEADERS
 from runyard_gateway.auth import authenticator, require_auth
 from runyard_gateway.directory import AgentDirectory
 from runyard_gateway.failures import Failures
 from runyard_gateway.follow_ups import FollowUps
-from runyard_gateway.gateway import Gateway, Operation
+from runyard_gateway.gateway import Gateway
 from runyard_gateway.hub import Hub
 from runyard_gateway.loopback import LoopbackOnly
+from runyard_gateway.operations import Described, OpenOperation, Operation
+from runyard_gateway.parameters import check_query
 from runyard_gateway.rates import Rates
 from runyard_gateway.routes import OPERATIONS
 from runyard_gateway.routes.console import console
-from runyard_gateway.routes.probes import probes
+from runyard_gateway.routes.documentation import documentation
+from runyard_gateway.routes.probes import PROBES
 from runyard_gateway.server import DrainingServer, listen
 from runyard_gateway.tickets import Tickets
 from runyard_gateway.watcher import Watcher
 
 POOL_SIZE = 10
 """Database links. None is held while an answer streams or waits."""
-
-EXPOSED_HEADERS = ("X-Stream-Id", "X-Run-Id", "X-Request-Id", "Location", "Retry-After", "Idempotent-Replayed")
 
 log = structlog.get_logger()
 
@@ -99,8 +101,18 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
             task.cancel()
 
 
+def operations() -> tuple[Described, ...]:
+    """All that the OpenAPI document describes."""
+    return (*OPERATIONS, *PROBES)
+
+
 def build_app(gateway: Gateway) -> ASGIApp:
-    routes = [*probes(gateway), *console(), *(_route(gateway, operation) for operation in OPERATIONS)]
+    routes = [
+        *(_open_route(gateway, operation) for operation in PROBES),
+        *(_route(gateway, operation) for operation in OPERATIONS),
+        *documentation(operations()),
+        *console(),
+    ]
     app: ASGIApp = Router(routes=routes, redirect_slashes=False)
     if gateway.settings.auth == "dev":
         app = LoopbackOnly(app, origins=gateway.settings.cors_origins)
@@ -111,7 +123,7 @@ def build_app(gateway: Gateway) -> ASGIApp:
             allow_origins=gateway.settings.cors_origins,
             allow_methods=["GET", "POST", "PATCH", "DELETE"],
             allow_headers=["*"],
-            expose_headers=EXPOSED_HEADERS,
+            expose_headers=[header.name for header in HEADERS],
         )
     return app
 
@@ -121,6 +133,14 @@ def _route(gateway: Gateway, operation: Operation) -> Route:
         # A NUL in an id is a statement that Postgres refuses; cleaned, it is an id that nothing has.
         request.scope["path_params"] = clean_json(request.path_params)
         principal = await operation.caller(gateway, request)
+        check_query(request, operation.parameters)
         return await operation.handler(gateway, request, principal)
+
+    return Route(operation.path, endpoint, methods=[operation.method])
+
+
+def _open_route(gateway: Gateway, operation: OpenOperation) -> Route:
+    async def endpoint(request: Request) -> ASGIApp:
+        return await operation.handler(gateway, request)
 
     return Route(operation.path, endpoint, methods=[operation.method])

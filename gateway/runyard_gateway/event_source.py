@@ -7,11 +7,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.errors import Unauthenticated
-from runyard_gateway.gateway import Gateway, anybody
+from runyard_gateway.gateway import Gateway
+from runyard_gateway.operations import anybody
+from runyard_gateway.parameters import Parameter
 from runyard_gateway.principal import Principal
 from runyard_gateway.tickets import Seat
 
-PARAMETER = "ticket"
+TICKET = Parameter(name="ticket", description="Stands for the token: see `POST /v1/streams/{id}/tickets`.")
 COOKIE = "runyard_seat"
 
 
@@ -23,7 +25,7 @@ async def reader(gateway: Gateway, request: Request) -> Principal:
         Unauthenticated, NotReady, StoreUnavailable
     """
     stream_id = request.path_params["id"]
-    ticket, seat = request.query_params.get(PARAMETER), request.cookies.get(COOKIE)
+    ticket, seat = TICKET.given(request), request.cookies.get(COOKIE)
     if "authorization" in request.headers or (ticket is None and seat is None):
         return await anybody(gateway, request)
     if ticket is not None and (redeemed := await gateway.tickets.redeem(stream_id, ticket)) is not None:

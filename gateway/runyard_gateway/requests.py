@@ -1,4 +1,4 @@
-"""What a request may say: bodies, queries, headers, checked before anything is stored."""
+"""What a request may say: bodies and headers, checked before anything is stored. Queries are in `parameters.py`."""
 
 import json
 import re
@@ -15,12 +15,10 @@ from starlette.requests import Request
 from runyard.db.idempotency import CallKey
 from runyard.errors import Forbidden, InputRequired, InvalidArgs, PayloadTooLarge
 from runyard.history import HistoryMessage, check_user_blocks
-from runyard.text import NAME_MAX, NAME_RULE, clean_json, clean_text, is_name
+from runyard.text import NAME_MAX, NAME_RULE, clean_json, is_name
 from runyard_gateway.principal import Principal
 
 METADATA_MAX_BYTES = 16_384
-METADATA = "metadata."
-METADATA_FILTERS_MAX = 10
 CONTEXT_MAX_BYTES = 65_536
 TITLE_MAX = 512
 NESTING_MAX = 100
@@ -30,7 +28,6 @@ WAIT_MAX_S = 60
 CALL_KEY_MAX = 255
 MESSAGES_MAX = 1000
 
-_METADATA_KEY = re.compile(r'[^"\\]{1,256}', re.DOTALL)
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?:$|[,;])", re.IGNORECASE)
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -268,59 +265,6 @@ def _explain(name: str, kind: str, message: str) -> str:
     if kind == "extra_forbidden":
         return f'unknown field "{name}"'
     return f"{name or 'body'}: {message.removeprefix('Value error, ')}"
-
-
-def query_text(request: Request, name: str) -> str | None:
-    """Clean, like all that is stored and that it is compared with."""
-    given = request.query_params.get(name)
-    return None if given is None else clean_text(given)
-
-
-def query_int(request: Request, name: str, *, default: int, low: int, high: int) -> int:
-    """Raises `InvalidArgs` naming the parameter when it is no whole number within the bounds."""
-    given = request.query_params.get(name)
-    if given is None:
-        return default
-    if not given.isascii() or not given.isdigit() or not low <= int(given[:10]) <= high:
-        raise InvalidArgs(f"{name} must be a whole number from {low} to {high}", fields=[name])
-    return int(given)
-
-
-def query_choice(request: Request, name: str, *, default: str | None, choices: tuple[str, ...]) -> str | None:
-    given = request.query_params.get(name, default)
-    if given is not None and given not in choices:
-        raise InvalidArgs(f"{name} must be one of {', '.join(choices)}", fields=[name])
-    return given
-
-
-def query_metadata(request: Request) -> dict[str, str]:
-    """`metadata.customer=c_1&metadata.tries=3` -> `{"customer": "c_1", "tries": "3"}`.
-
-    Raises:
-        InvalidArgs: a key without a name, with a quote or a backslash in it, or given twice; too many of them.
-    """
-    given = [(name, value) for name, value in request.query_params.multi_items() if name.startswith(METADATA)]
-    names = [name for name, _ in given]
-    if wrong := sorted(name for name in names if _METADATA_KEY.fullmatch(name.removeprefix(METADATA)) is None):
-        raise InvalidArgs(f"{wrong[0]} names no field of metadata", fields=wrong)
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidArgs(f"{twice[0]} is given twice", fields=twice)
-    if len(given) > METADATA_FILTERS_MAX:
-        raise InvalidArgs(f"at most {METADATA_FILTERS_MAX} parameters may begin with {METADATA}", fields=sorted(names))
-    return {clean_text(name.removeprefix(METADATA)): clean_text(value) for name, value in given}
-
-
-def query_flag(request: Request, name: str) -> bool:
-    """`?force` and `?force=true`; raises `InvalidArgs` for what is neither true nor false."""
-    return query_choice(request, name, default="false", choices=("", "true", "false")) != "false"
-
-
-def known_query(request: Request, *names: str, metadata: bool = False) -> None:
-    """Raises `InvalidArgs` for a query parameter that the call does not have; `metadata`: it has `metadata.<key>`."""
-    given = {name for name in request.query_params if not (metadata and name.startswith(METADATA))}
-    unknown = sorted(given - set(names))
-    if unknown:
-        raise InvalidArgs(f'unknown parameter "{unknown[0]}"', fields=unknown)
 
 
 def call_key(request: Request, body: BaseModel) -> CallKey | None:

@@ -5,13 +5,14 @@ from typing import Any
 
 from runyard.clock import to_iso
 from runyard.db.records import Call, Input, Invocation, Message, Run
-from runyard.runs import SETTLED
+from runyard.runs import SETTLED, RunStatus
+from runyard_gateway import shapes
 
 # What is there from the beginning; beside them `output_tokens_estimated`, once a call was broken off.
 USAGE_KEYS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
-def run_view(run: Run, *, stream_id: str | None, waiting: Sequence[Input] = ()) -> dict[str, Any]:
+def run_view(run: Run, *, stream_id: str | None, waiting: Sequence[Input] = ()) -> shapes.Run:
     """Run, in its final shape: what no part of the system can set yet has the value that it has then."""
     return {
         "id": run.id,
@@ -23,7 +24,7 @@ def run_view(run: Run, *, stream_id: str | None, waiting: Sequence[Input] = ()) 
         "title": run.title,
         "metadata": run.metadata,
         "status": run.status,
-        "error": run.error and {"code": run.error["code"], "message": run.error["message"]},
+        "error": None if run.error is None else {"code": run.error["code"], "message": run.error["message"]},
         "streamId": stream_id,
         "invocationId": run.invocation_id,
         "pendingInput": [input_view(item) for item in waiting],
@@ -34,17 +35,17 @@ def run_view(run: Run, *, stream_id: str | None, waiting: Sequence[Input] = ()) 
         "pendingCalls": [],
         "parentRunId": None,
         "usage": _usage(run.usage),
-        "cost": run.cost,
+        "cost": _cost(run.cost),
         "createdAt": to_iso(run.created_at),
         "lastActivityAt": to_iso(run.last_activity_at),
     }
 
 
-def input_view(item: Input) -> dict[str, Any]:
+def input_view(item: Input) -> shapes.Input:
     return {"id": item.id, "text": _text(item.content), "at": to_iso(item.created_at)}
 
 
-def message_view(message: Message) -> dict[str, Any]:
+def message_view(message: Message) -> shapes.Message:
     """Message: `content` is a string for plain user text, else blocks."""
     return {
         "runId": message.run_id,
@@ -60,7 +61,7 @@ def message_view(message: Message) -> dict[str, Any]:
 
 
 def result_view(invocation: Invocation, run: Run) -> dict[str, Any]:
-    """Result: what the terminal frame says, with the error of a failed one; before it, what is known."""
+    """`shapes.Result`: what the terminal frame says, with the error of a failed one; before it, what is known."""
     if invocation.status not in SETTLED:
         return {
             **accepted_view(
@@ -82,8 +83,8 @@ def result_view(invocation: Invocation, run: Run) -> dict[str, Any]:
 
 
 def accepted_view(
-    *, run_id: str, session_id: str | None, invocation_id: str, stream_id: str, status: str
-) -> dict[str, Any]:
+    *, run_id: str, session_id: str | None, invocation_id: str, stream_id: str, status: RunStatus
+) -> shapes.Accepted:
     """The answer to an accepted call: where to look for what becomes of it."""
     return {
         "runId": run_id,
@@ -95,6 +96,7 @@ def accepted_view(
 
 
 def invocation_view(invocation: Invocation, run: Run) -> dict[str, Any]:
+    """`shapes.Invocation`, of what is stored as JSON."""
     return {
         **result_view(invocation, run),
         "createdAt": to_iso(invocation.created_at),
@@ -103,7 +105,7 @@ def invocation_view(invocation: Invocation, run: Run) -> dict[str, Any]:
     }
 
 
-def step_records(steps: Sequence[tuple[Message, Sequence[Call]]]) -> list[dict[str, Any]]:
+def step_records(steps: Sequence[tuple[Message, Sequence[Call]]]) -> list[shapes.Step]:
     """One record a model call: `{model, usage, calls, finishReason, durationMs}`."""
     return [
         {
@@ -118,7 +120,7 @@ def step_records(steps: Sequence[tuple[Message, Sequence[Call]]]) -> list[dict[s
     ]
 
 
-def _call_view(call: Call) -> dict[str, Any]:
+def _call_view(call: Call) -> shapes.StepCall:
     duration_ms = None
     if call.started_at is not None and call.finished_at is not None:
         duration_ms = call.finished_at - call.started_at
@@ -135,6 +137,10 @@ def _text(content: str | list[dict[str, Any]]) -> str:
     if isinstance(content, str):
         return content
     return "\n\n".join(block["text"] for block in content if block["type"] == "text")
+
+
+def _cost(cost: dict[str, Any]) -> shapes.Cost:
+    return {"amount": cost["amount"], "currency": cost["currency"], "unpriced": cost["unpriced"]}
 
 
 def _usage(usage: dict[str, int]) -> dict[str, int]:

@@ -21,7 +21,7 @@ from tests.integration.stack import Stack
 
 from runyard.db.tables import agent_calls, agent_inputs, agent_invocations, agent_messages, agent_runs, idempotency_keys
 from runyard_gateway import requests
-from runyard_gateway.gateway import Operation
+from runyard_gateway.operations import Operation
 from runyard_gateway.routes import OPERATIONS
 
 pytestmark = pytest.mark.anyio

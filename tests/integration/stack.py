@@ -14,6 +14,7 @@ import httpx2
 import redis
 import sqlalchemy as sa
 from tests.clients.api import GUARD_S, Api
+from tests.clients.specification import check_exchange
 from tests.clients.tokens import SECRET, token
 from tests.databases import postgres_database
 from tests.integration.processes import Process, eventually
@@ -213,7 +214,10 @@ async def serving(process: Process) -> AsyncIterator[Gateway]:
     listening = await process.logged("gateway listens")
     base_url = f"http://{listening['host']}:{listening['port']}"
     limits = httpx2.Limits(max_connections=None)
-    async with httpx2.AsyncClient(base_url=base_url, timeout=GUARD_S, limits=limits, trust_env=False) as http:
+    hooks = {"response": [check_exchange]}
+    async with httpx2.AsyncClient(
+        base_url=base_url, timeout=GUARD_S, limits=limits, trust_env=False, event_hooks=hooks
+    ) as http:
         http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # it is shared by all users of a test
         gateway = Gateway(process=process, http=http, host=listening["host"], port=listening["port"])
         response = await gateway.anonymous().get("/readyz")

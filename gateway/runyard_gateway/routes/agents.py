@@ -7,22 +7,23 @@ from starlette.responses import Response
 
 from runyard.clock import to_iso
 from runyard.errors import AgentNotFound
-from runyard_gateway.answers import json_answer
+from runyard_gateway import shapes
+from runyard_gateway.answers import Answer, json_answer
 from runyard_gateway.directory import KnownAgent
-from runyard_gateway.gateway import Gateway, Operation
+from runyard_gateway.gateway import Gateway
+from runyard_gateway.operations import Operation
 from runyard_gateway.principal import Principal, Service
-from runyard_gateway.requests import known_query
 
 
-async def list_agents(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    known_query(request)
+async def list_agents(gateway: Gateway, _request: Request, principal: Principal) -> Response:
+    """List the agents that the caller may call, by name."""
     agents = await gateway.directory.all()
     items = [_view(name, agent) for name, agent in sorted(agents.items()) if may_call(agent, principal)]
     return json_answer({"items": items, "nextCursor": None})
 
 
 async def get_agent(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    known_query(request)
+    """Get an agent, with its tools and who serves it."""
     name = request.path_params["name"]
     return json_answer(_view(name, await callable_agent(gateway, name, principal)))
 
@@ -45,6 +46,7 @@ def may_call(agent: KnownAgent, principal: Principal) -> bool:
 
 
 def _view(name: str, agent: KnownAgent) -> dict[str, Any]:
+    """`shapes.Agent`: the manifest, and who serves it."""
     return {
         **agent.spec,
         "name": name,
@@ -63,6 +65,17 @@ def _view(name: str, agent: KnownAgent) -> dict[str, Any]:
 
 
 OPERATIONS = (
-    Operation(method="GET", path="/v1/agents", handler=list_agents),
-    Operation(method="GET", path="/v1/agents/{name}", handler=get_agent),
+    Operation(
+        method="GET",
+        path="/v1/agents",
+        handler=list_agents,
+        answers=(Answer(status=200, description="All of them, on one page.", shape=shapes.Page[shapes.Agent]),),
+    ),
+    Operation(
+        method="GET",
+        path="/v1/agents/{name}",
+        handler=get_agent,
+        answers=(Answer(status=200, description="The agent.", shape=shapes.Agent),),
+        errors=(AgentNotFound,),
+    ),
 )

@@ -7,7 +7,17 @@ from starlette.types import ASGIApp
 from runyard.authoring.issues import as_text
 from runyard.authoring.shape import Shape
 from runyard.clock import now_ms
-from runyard.errors import FunctionNotFound, InvalidArgs
+from runyard.errors import (
+    AgentRequiresUser,
+    AgentRunForbidden,
+    FunctionEnded,
+    FunctionNotFound,
+    IdempotencyMismatch,
+    InvalidArgs,
+    RateLimited,
+    RunNotFound,
+    StreamGone,
+)
 from runyard.ids import new_input_id, new_invocation_id, new_run_id, new_stream_id
 from runyard.lifecycle.accept import NewTurn
 from runyard_gateway.accepting import accept
@@ -17,16 +27,25 @@ from runyard_gateway.auth import unauthenticated
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.function_answer import FunctionAnswer, settled_answer
-from runyard_gateway.gateway import Gateway, Operation, anybody
+from runyard_gateway.gateway import Gateway
+from runyard_gateway.operations import Operation, anybody
 from runyard_gateway.principal import Identity, Principal
-from runyard_gateway.requests import CallFunction, address_of, call_key, known_query, read_body, wait_s, wants
+from runyard_gateway.requests import CallFunction, address_of, call_key, read_body, wait_s, wants
 from runyard_gateway.routes.agents import may_call
-from runyard_gateway.routes.invocations import awaited_call, call_headers, still_open_view, stream_again
+from runyard_gateway.routes.invocations import (
+    CALL_ANSWERS,
+    CALL_PARAMETERS,
+    awaited_call,
+    call_headers,
+    still_open_view,
+    stream_again,
+)
 
 
 async def call_function(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """Answered with its value as soon as it has one: a stream where it streams, the result with `Prefer: wait=N`."""
-    known_query(request)
+    """Call a function. Who takes a stream is answered with one where it streams, else with its value as soon as it has
+    one; `Prefer: wait=N` asks for the result.
+    """
     function = await _callable_function(gateway, request.path_params["name"], principal)
     body = await read_body(request, CallFunction, limit_bytes=gateway.settings.body_max_bytes)
     identity = acting(principal, body.act_as)
@@ -105,4 +124,24 @@ async def _answer(gateway: Gateway, request: Request, principal: Principal, turn
     return json_answer(still_open_view(accepted, found), status=202, headers=headers)
 
 
-OPERATIONS = (Operation(method="POST", path="/v1/functions/{name}", handler=call_function, caller=anybody),)
+OPERATIONS = (
+    Operation(
+        method="POST",
+        path="/v1/functions/{name}",
+        handler=call_function,
+        caller=anybody,
+        body=CallFunction,
+        parameters=CALL_PARAMETERS,
+        answers=CALL_ANSWERS,
+        errors=(
+            AgentRequiresUser,
+            AgentRunForbidden,
+            FunctionEnded,
+            FunctionNotFound,
+            IdempotencyMismatch,
+            RateLimited,
+            RunNotFound,
+            StreamGone,
+        ),
+    ),
+)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import structlog
 from starlette.requests import Request
@@ -11,16 +10,42 @@ from starlette.types import ASGIApp
 from runyard.clock import now_ms
 from runyard.db import reads
 from runyard.db.records import Invocation, Run
-from runyard.errors import InvalidArgs, ModelNotAllowed, RunNotFound, StoreUnavailable
+from runyard.errors import (
+    AgentMismatch,
+    AgentNotFound,
+    AgentRequiresUser,
+    AgentRunForbidden,
+    IdempotencyMismatch,
+    InputQueueFull,
+    InputRequired,
+    InvalidArgs,
+    ModelNotAllowed,
+    RateLimited,
+    RunBusy,
+    RunNotFound,
+    StoreUnavailable,
+    StreamGone,
+)
 from runyard.ids import InvocationId, new_input_id, new_invocation_id, new_run_id, new_stream_id
 from runyard.lifecycle.accept import Accepted, NewTurn
-from runyard_gateway import paging, waiting
+from runyard_gateway import paging, shapes, waiting
 from runyard_gateway.accepting import accept
 from runyard_gateway.acting import acting, check_may_run
-from runyard_gateway.answers import json_answer
+from runyard_gateway.answers import (
+    EVENT_STREAM,
+    LOCATION,
+    REPLAYED,
+    RUN_ID,
+    STREAM_ID,
+    Answer,
+    json_answer,
+    nothing,
+)
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.failures import request_id_of
-from runyard_gateway.gateway import Gateway, Operation
+from runyard_gateway.gateway import Gateway
+from runyard_gateway.operations import Operation
+from runyard_gateway.parameters import CURSOR, IDEMPOTENCY_KEY, LAST_EVENT_ID, PREFER
 from runyard_gateway.principal import Identity, Principal
 from runyard_gateway.requests import (
     ContinueRun,
@@ -29,25 +54,51 @@ from runyard_gateway.requests import (
     call_key,
     checked_messages,
     cursor_of,
-    known_query,
-    query_int,
     read_body,
     wait_s,
     wants,
 )
 from runyard_gateway.routes.agents import callable_agent
-from runyard_gateway.routes.runs import RUNS_DEFAULT, RUNS_MAX, run_not_found, time_position
+from runyard_gateway.routes.runs import LIMIT, run_not_found, time_position
 from runyard_gateway.streaming import NewStream, ResumedStream
 from runyard_gateway.views import accepted_view, invocation_view, step_records
 
 UNKNOWN_INVOCATION = "Invocation not found"
+
+_CALL_HEADERS = (LOCATION, RUN_ID, STREAM_ID, REPLAYED)
+CALL_PARAMETERS = (PREFER, IDEMPOTENCY_KEY, LAST_EVENT_ID)
+CALL_ANSWERS = (
+    Answer(
+        status=200,
+        description="With `Accept: text/event-stream` the stream.",
+        media=EVENT_STREAM,
+        headers=_CALL_HEADERS,
+    ),
+    Answer(status=200, description="With `Prefer: wait=N` the result.", shape=shapes.Invocation, headers=_CALL_HEADERS),
+    Answer(status=202, description="The call is accepted.", shape=shapes.Accepted, headers=_CALL_HEADERS),
+    nothing("The stream of a call that was sent again, read to its end already.", headers=_CALL_HEADERS),
+)
+CALL_ERRORS = (
+    AgentMismatch,
+    AgentNotFound,
+    AgentRequiresUser,
+    AgentRunForbidden,
+    IdempotencyMismatch,
+    InputQueueFull,
+    InputRequired,
+    ModelNotAllowed,
+    RateLimited,
+    RunBusy,
+    RunNotFound,
+    StreamGone,
+)
+"""What `answer_call` takes, and what may become of it."""
 
 log = structlog.get_logger()
 
 
 async def start_run(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
     """Start a run, or continue or steer the one that is named."""
-    known_query(request)
     agent = await callable_agent(gateway, request.path_params["agent"], principal)
     body = await read_body(request, StartRun, limit_bytes=gateway.settings.body_max_bytes)
     if body.run_id is not None and body.session_id is not None:
@@ -96,7 +147,7 @@ def call_headers(accepted: Accepted, *, location: str) -> dict[str, str]:
     return headers
 
 
-def still_open_view(accepted: Accepted, found: tuple[Invocation, Run] | None) -> dict[str, Any]:
+def still_open_view(accepted: Accepted, found: tuple[Invocation, Run] | None) -> shapes.Accepted:
     """An accepted call that has not ended by now, as far as is known."""
     return accepted_view(
         run_id=accepted.run_id,
@@ -189,8 +240,7 @@ def new_turn(
 
 
 async def get_invocation(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """The result with its steps; with `Prefer: wait=N` once it is settled, else 202 with what is known."""
-    known_query(request)
+    """Get what became of an invocation, step by step. With `Prefer: wait=N` once it has ended, else 202."""
     invocation_id = request.path_params["id"]
     seconds = wait_s(request)
     status = 200
@@ -205,9 +255,8 @@ async def get_invocation(gateway: Gateway, request: Request, principal: Principa
 
 
 async def list_invocations(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """Newest first."""
-    known_query(request, "limit", "cursor")
-    limit = query_int(request, "limit", default=RUNS_DEFAULT, low=1, high=RUNS_MAX)
+    """List the invocations of a run, newest first."""
+    limit = LIMIT.read(request)
     listing = ("invocations", request.path_params["id"])
     found = await gateway.database.read(
         reads.invocations_of,
@@ -225,7 +274,32 @@ async def list_invocations(gateway: Gateway, request: Request, principal: Princi
 
 
 OPERATIONS = (
-    Operation(method="POST", path="/v1/agents/{agent}/runs", handler=start_run),
-    Operation(method="GET", path="/v1/invocations/{id}", handler=get_invocation),
-    Operation(method="GET", path="/v1/runs/{id}/invocations", handler=list_invocations),
+    Operation(
+        method="POST",
+        path="/v1/agents/{agent}/runs",
+        handler=start_run,
+        body=StartRun,
+        parameters=CALL_PARAMETERS,
+        answers=CALL_ANSWERS,
+        errors=CALL_ERRORS,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/invocations/{id}",
+        handler=get_invocation,
+        parameters=(PREFER,),
+        answers=(
+            Answer(status=200, description="How it ended, or how it stands.", shape=shapes.InvocationWithSteps),
+            Answer(status=202, description="It has not ended in time.", shape=shapes.InvocationWithSteps),
+        ),
+        errors=(RunNotFound,),
+    ),
+    Operation(
+        method="GET",
+        path="/v1/runs/{id}/invocations",
+        handler=list_invocations,
+        parameters=(LIMIT, CURSOR),
+        answers=(Answer(status=200, description="A page of them.", shape=shapes.Page[shapes.Invocation]),),
+        errors=(RunNotFound,),
+    ),
 )

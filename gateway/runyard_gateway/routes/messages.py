@@ -5,32 +5,26 @@ from starlette.responses import Response
 
 from runyard.clock import now_ms
 from runyard.db import reads
-from runyard.errors import InvalidArgs
+from runyard.errors import InvalidArgs, RunBusy, RunNotFound
 from runyard.lifecycle.editing import append_messages, clear_messages
-from runyard_gateway import paging
-from runyard_gateway.answers import json_answer
+from runyard_gateway import paging, shapes
+from runyard_gateway.answers import Answer, json_answer, nothing
 from runyard_gateway.closing import forget_streams
-from runyard_gateway.gateway import Gateway, Operation
+from runyard_gateway.gateway import Gateway
+from runyard_gateway.operations import Operation
+from runyard_gateway.parameters import CURSOR, Choice, WholeNumber
 from runyard_gateway.principal import Principal
-from runyard_gateway.requests import (
-    AppendMessages,
-    checked_messages,
-    known_query,
-    query_choice,
-    query_int,
-    read_body,
-)
+from runyard_gateway.requests import AppendMessages, checked_messages, read_body
 from runyard_gateway.routes.runs import run_not_found
 from runyard_gateway.views import message_view
 
-MESSAGES_DEFAULT, MESSAGES_MAX = 50, 500
+LIMIT = WholeNumber(name="limit", description="Messages a page.", default=50, low=1, high=500)
+ORDER = Choice(name="order", description="By `seq`.", choices=("asc", "desc"), default="asc")
 
 
 async def list_messages(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Oldest first, or `order=desc`; a page of a transcript that grows meanwhile loses and repeats nothing."""
-    known_query(request, "limit", "cursor", "order")
-    limit = query_int(request, "limit", default=MESSAGES_DEFAULT, low=1, high=MESSAGES_MAX)
-    order = query_choice(request, "order", default="asc", choices=("asc", "desc"))
+    """List the messages of a run. A page of a transcript that grows meanwhile loses and repeats nothing."""
+    limit, order = LIMIT.read(request), ORDER.read(request)
     listing = ("messages", request.path_params["id"], order)
     found = await gateway.database.read(
         reads.messages_of,
@@ -48,8 +42,7 @@ async def list_messages(gateway: Gateway, request: Request, principal: Principal
 
 
 async def append(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Append to the transcript of a run that is not at work."""
-    known_query(request)
+    """Append to the transcript of a run that is not at work. What a model or a tool said is for services to append."""
     body = await read_body(request, AppendMessages, limit_bytes=gateway.settings.body_max_bytes)
     messages = checked_messages(body.messages, principal)
     rows = await gateway.database.write(
@@ -60,14 +53,13 @@ async def append(gateway: Gateway, request: Request, principal: Principal) -> Re
 
 async def clear(gateway: Gateway, request: Request, principal: Principal) -> Response:
     """Forget the transcript of a run that is not at work, its results and streams with it."""
-    known_query(request)
     streams = await gateway.database.write(clear_messages, request.path_params["id"], principal.scope, at=now_ms())
     await forget_streams(gateway, streams)
     return Response(status_code=204)
 
 
 def _seq_position(listing: paging.Listing, request: Request) -> int | None:
-    cursor = request.query_params.get("cursor")
+    cursor = CURSOR.read(request)
     if cursor is None:
         return None
     match paging.unseal(listing, cursor):
@@ -78,7 +70,27 @@ def _seq_position(listing: paging.Listing, request: Request) -> int | None:
 
 
 OPERATIONS = (
-    Operation(method="GET", path="/v1/runs/{id}/messages", handler=list_messages),
-    Operation(method="POST", path="/v1/runs/{id}/messages", handler=append),
-    Operation(method="DELETE", path="/v1/runs/{id}/messages", handler=clear),
+    Operation(
+        method="GET",
+        path="/v1/runs/{id}/messages",
+        handler=list_messages,
+        parameters=(LIMIT, CURSOR, ORDER),
+        answers=(Answer(status=200, description="A page of them.", shape=shapes.Page[shapes.Message]),),
+        errors=(RunNotFound,),
+    ),
+    Operation(
+        method="POST",
+        path="/v1/runs/{id}/messages",
+        handler=append,
+        body=AppendMessages,
+        answers=(Answer(status=201, description="The new rows.", shape=shapes.Items[shapes.Message]),),
+        errors=(RunNotFound, RunBusy),
+    ),
+    Operation(
+        method="DELETE",
+        path="/v1/runs/{id}/messages",
+        handler=clear,
+        answers=(nothing("They are gone."),),
+        errors=(RunNotFound, RunBusy),
+    ),
 )

@@ -9,34 +9,39 @@ from starlette.responses import Response
 
 from runyard.clock import now_ms
 from runyard.db import reads
-from runyard.errors import InvalidArgs, RunNotFound
+from runyard.errors import (
+    AgentNotFound,
+    AgentRequiresUser,
+    AgentRunForbidden,
+    InvalidArgs,
+    RunBusy,
+    RunNotFound,
+)
 from runyard.ids import new_run_id
 from runyard.lifecycle.editing import NewRun, create_idle_run, describe_run, erase_run
 from runyard.runs import BUSY, RunStatus
-from runyard_gateway import paging, waiting
+from runyard_gateway import paging, shapes, waiting
 from runyard_gateway.accepting import committed
 from runyard_gateway.acting import acting, check_may_run, only_tenant
-from runyard_gateway.answers import json_answer
+from runyard_gateway.answers import LOCATION, RUN_ID, Answer, json_answer, nothing
 from runyard_gateway.closing import forget_streams
-from runyard_gateway.gateway import Gateway, Operation
+from runyard_gateway.gateway import Gateway
+from runyard_gateway.operations import Operation
+from runyard_gateway.parameters import CURSOR, Choice, Flag, MetadataFilter, Text, WholeNumber
 from runyard_gateway.principal import Principal, Service
-from runyard_gateway.requests import (
-    CreateRun,
-    DescribeRun,
-    checked_messages,
-    known_query,
-    query_choice,
-    query_flag,
-    query_int,
-    query_metadata,
-    query_text,
-    read_body,
-)
+from runyard_gateway.requests import CreateRun, DescribeRun, checked_messages, read_body
 from runyard_gateway.routes.agents import callable_agent
 from runyard_gateway.stopping import stop
 from runyard_gateway.views import run_view
 
-RUNS_DEFAULT, RUNS_MAX = 20, 100
+LIMIT = WholeNumber(name="limit", description="Items a page.", default=20, low=1, high=100)
+AGENT = Text(name="agent", description="Runs of this agent.")
+STATUS = Choice(name="status", description="Runs with this status.", choices=tuple(RunStatus))
+SESSION = Text(name="sessionId", description="Runs of this session.")
+TENANT = Text(name="tenantId", description="Runs of this tenant. A service of several has to name one.")
+USER = Text(name="userId", description="Runs of this user.")
+METADATA = MetadataFilter(description="Runs whose metadata has this at the top: a text, number, true, false or null.")
+FORCE = Flag(name="force", description="Stop a run that is at work first.")
 FORCE_WAIT_S = 30
 """A tool that does not stop when it is told is abandoned after 10 s, and a dead worker's run is taken over in 11."""
 
@@ -44,20 +49,15 @@ log = structlog.get_logger()
 
 
 async def list_runs(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Newest activity first; those that match every filter: `agent`, `status`, `sessionId`, `tenantId`, `userId`, and
-    `metadata.<key>`, which a top-level text, number, true, false or null equals.
-
-    A service of several tenants has to name one.
-    """
-    known_query(request, "agent", "status", "sessionId", "tenantId", "userId", "limit", "cursor", metadata=True)
-    limit = query_int(request, "limit", default=RUNS_DEFAULT, low=1, high=RUNS_MAX)
+    """List runs, newest activity first. Those that match every filter."""
+    limit = LIMIT.read(request)
     where = reads.RunFilter(
-        agent=query_text(request, "agent"),
-        status=query_choice(request, "status", default=None, choices=tuple(RunStatus)),
-        session_id=query_text(request, "sessionId"),
-        metadata=query_metadata(request),
+        agent=AGENT.read(request),
+        status=STATUS.read(request),
+        session_id=SESSION.read(request),
+        metadata=METADATA.read(request),
     )
-    tenant_id, user_id = query_text(request, "tenantId"), query_text(request, "userId")
+    tenant_id, user_id = TENANT.read(request), USER.read(request)
     if tenant_id is None and isinstance(principal.caller, Service):
         tenant_id = only_tenant(principal.caller)
     scope = principal.scope.within(tenant_id=tenant_id, user_id=user_id)
@@ -77,7 +77,7 @@ async def list_runs(gateway: Gateway, request: Request, principal: Principal) ->
 
 
 async def get_run(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    known_query(request)
+    """Get a run."""
     found = await gateway.database.read(reads.run_of, request.path_params["id"], principal.scope)
     if found is None:
         raise run_not_found(request)
@@ -87,8 +87,7 @@ async def get_run(gateway: Gateway, request: Request, principal: Principal) -> R
 
 
 async def create_run(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """A run that nothing is asked of yet, with the history that it is to go on from. 200: its session has one."""
-    known_query(request)
+    """Create a run that nothing is asked of yet. It may have a history to go on from."""
     body = await read_body(request, CreateRun, limit_bytes=gateway.settings.body_max_bytes)
     agent = await callable_agent(gateway, body.agent, principal)
     identity = acting(principal, body.act_as)
@@ -117,8 +116,7 @@ async def create_run(gateway: Gateway, request: Request, principal: Principal) -
 
 
 async def describe(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Change title and metadata; whatever the run does meanwhile."""
-    known_query(request)
+    """Change title and metadata, whatever the run does meanwhile."""
     body = await read_body(request, DescribeRun, limit_bytes=gateway.settings.body_max_bytes)
     run_id = request.path_params["id"]
     await gateway.database.write(describe_run, run_id, principal.scope, values=body.values(), at=now_ms())
@@ -126,10 +124,9 @@ async def describe(gateway: Gateway, request: Request, principal: Principal) -> 
 
 
 async def delete(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Erase the run with all that belongs to it. One that is at work is refused, with `?force` stopped first."""
-    known_query(request, "force")
+    """Erase a run with all that belongs to it. One that is at work is refused, with `?force` stopped first."""
     run_id = request.path_params["id"]
-    if query_flag(request, "force"):
+    if FORCE.read(request):
         await _stopped(gateway, run_id, principal)
     streams = await gateway.database.write(erase_run, run_id, principal.scope)
     log.info("run erased", run_id=run_id)
@@ -153,7 +150,7 @@ def run_not_found(request: Request) -> RunNotFound:
 
 def time_position(listing: paging.Listing, request: Request) -> tuple[int, str] | None:
     """The place in a list ordered by time, then id."""
-    cursor = request.query_params.get("cursor")
+    cursor = CURSOR.read(request)
     if cursor is None:
         return None
     match paging.unseal(listing, cursor):
@@ -164,9 +161,45 @@ def time_position(listing: paging.Listing, request: Request) -> tuple[int, str] 
 
 
 OPERATIONS = (
-    Operation(method="GET", path="/v1/runs", handler=list_runs),
-    Operation(method="POST", path="/v1/runs", handler=create_run),
-    Operation(method="GET", path="/v1/runs/{id}", handler=get_run),
-    Operation(method="PATCH", path="/v1/runs/{id}", handler=describe),
-    Operation(method="DELETE", path="/v1/runs/{id}", handler=delete),
+    Operation(
+        method="GET",
+        path="/v1/runs",
+        handler=list_runs,
+        parameters=(AGENT, STATUS, SESSION, TENANT, USER, METADATA, LIMIT, CURSOR),
+        answers=(Answer(status=200, description="A page of them.", shape=shapes.Page[shapes.Run]),),
+    ),
+    Operation(
+        method="POST",
+        path="/v1/runs",
+        handler=create_run,
+        body=CreateRun,
+        answers=(
+            Answer(status=200, description="The session's run.", shape=shapes.Run, headers=(LOCATION, RUN_ID)),
+            Answer(status=201, description="The new run.", shape=shapes.Run, headers=(LOCATION, RUN_ID)),
+        ),
+        errors=(AgentNotFound, AgentRequiresUser, AgentRunForbidden),
+    ),
+    Operation(
+        method="GET",
+        path="/v1/runs/{id}",
+        handler=get_run,
+        answers=(Answer(status=200, description="The run.", shape=shapes.Run),),
+        errors=(RunNotFound,),
+    ),
+    Operation(
+        method="PATCH",
+        path="/v1/runs/{id}",
+        handler=describe,
+        body=DescribeRun,
+        answers=(Answer(status=200, description="The run.", shape=shapes.Run),),
+        errors=(RunNotFound,),
+    ),
+    Operation(
+        method="DELETE",
+        path="/v1/runs/{id}",
+        handler=delete,
+        parameters=(FORCE,),
+        answers=(nothing("It is gone."),),
+        errors=(RunNotFound, RunBusy),
+    ),
 )

@@ -8,26 +8,27 @@ from starlette.types import ASGIApp
 
 from runyard.db import reads
 from runyard.db.inputs import retract_input
-from runyard.errors import InvalidArgs, RunNotFound
+from runyard.errors import AlreadyFolded, InvalidArgs, RunNotFound
 from runyard.lifecycle.cancelling import Cancelled
 from runyard.names import FUNCTION_PREFIX
 from runyard.runs import BUSY, RunStatus
-from runyard_gateway import waiting
+from runyard_gateway import shapes, waiting
 from runyard_gateway.acting import acting
-from runyard_gateway.answers import json_answer
-from runyard_gateway.gateway import Gateway, Operation
+from runyard_gateway.answers import Answer, json_answer
+from runyard_gateway.gateway import Gateway
+from runyard_gateway.operations import Operation
+from runyard_gateway.parameters import PREFER
 from runyard_gateway.principal import Principal
-from runyard_gateway.requests import ContinueRun, Nothing, known_query, read_body, wait_s
+from runyard_gateway.requests import ContinueRun, Nothing, read_body, wait_s
 from runyard_gateway.routes.agents import callable_agent
-from runyard_gateway.routes.invocations import answer_call, new_turn
+from runyard_gateway.routes.invocations import CALL_ANSWERS, CALL_ERRORS, CALL_PARAMETERS, answer_call, new_turn
 from runyard_gateway.routes.runs import run_not_found
 from runyard_gateway.stopping import stop
 from runyard_gateway.views import input_view, result_view
 
 
 async def send_input(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """Continue the run, or steer the invocation that runs: answered like the call that started it."""
-    known_query(request)
+    """Continue the run, or steer the invocation that runs. Answered like the call that started it."""
     found = await gateway.database.read(reads.run_of, request.path_params["id"], principal.scope)
     if found is None:
         raise run_not_found(request)
@@ -42,8 +43,7 @@ async def send_input(gateway: Gateway, request: Request, principal: Principal) -
 
 
 async def retract(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """Take back an input that the transcript does not hold yet: whole, so that it can be sent again."""
-    known_query(request)
+    """Take back an input that the transcript does not hold yet. It comes whole, so that it can be sent again."""
     run_id, input_id = request.path_params["id"], request.path_params["input_id"]
 
     taken = await gateway.database.write(retract_input, run_id, principal.scope, input_id)
@@ -53,12 +53,11 @@ async def retract(gateway: Gateway, request: Request, principal: Principal) -> A
 
 
 async def cancel(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """Stop the invocation that is in progress: answered once it is settled, as long as `Prefer: wait=N` allows, else
+    """Stop the invocation that is in progress. Answered once it has ended, as long as `Prefer: wait=N` allows, else
     with 202: it is asked to.
 
     A run that is settled keeps its status; input that waits for its next turn is dropped.
     """
-    known_query(request)
     await read_body(request, Nothing, limit_bytes=gateway.settings.body_max_bytes)
     seconds = wait_s(request)
     done = await stop(gateway, request.path_params["id"], principal.scope)
@@ -75,7 +74,7 @@ async def cancel(gateway: Gateway, request: Request, principal: Principal) -> AS
 
 
 def _view(done: Cancelled, result: Mapping[str, Any]) -> dict[str, Any]:
-    """`result`: what is known of the invocation that the cancel saw, its status at least."""
+    """`shapes.Cancellation`. `result`: what is known of the invocation that the cancel saw, its status at least."""
     status = result["status"]
     return {
         **result,
@@ -89,7 +88,32 @@ def _view(done: Cancelled, result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 OPERATIONS = (
-    Operation(method="POST", path="/v1/runs/{id}/input", handler=send_input),
-    Operation(method="DELETE", path="/v1/runs/{id}/input/{input_id}", handler=retract),
-    Operation(method="POST", path="/v1/runs/{id}/cancel", handler=cancel),
+    Operation(
+        method="POST",
+        path="/v1/runs/{id}/input",
+        handler=send_input,
+        body=ContinueRun,
+        parameters=CALL_PARAMETERS,
+        answers=CALL_ANSWERS,
+        errors=CALL_ERRORS,
+    ),
+    Operation(
+        method="DELETE",
+        path="/v1/runs/{id}/input/{input_id}",
+        handler=retract,
+        answers=(Answer(status=200, description="The input.", shape=shapes.Retraction),),
+        errors=(RunNotFound, AlreadyFolded),
+    ),
+    Operation(
+        method="POST",
+        path="/v1/runs/{id}/cancel",
+        handler=cancel,
+        body=Nothing,
+        parameters=(PREFER,),
+        answers=(
+            Answer(status=200, description="It has ended.", shape=shapes.Cancellation),
+            Answer(status=202, description="It is asked to.", shape=shapes.Cancellation),
+        ),
+        errors=(RunNotFound,),
+    ),
 )

@@ -6,21 +6,24 @@ from starlette.responses import Response
 from runyard.clock import now_ms, to_iso
 from runyard.db import reads
 from runyard.db.records import Invocation
-from runyard.errors import StreamNotFound
-from runyard_gateway.answers import json_answer
+from runyard.errors import RunNotFound, StreamGone, StreamNotFound
+from runyard_gateway import shapes
+from runyard_gateway.answers import EVENT_STREAM, STREAM_ID, Answer, json_answer, nothing
 from runyard_gateway.auth import unauthenticated
-from runyard_gateway.event_source import PARAMETER, reader, seat_headers, set_seat
+from runyard_gateway.event_source import TICKET, reader, seat_headers, set_seat
 from runyard_gateway.failures import request_id_of
-from runyard_gateway.gateway import Gateway, Operation
+from runyard_gateway.gateway import Gateway
+from runyard_gateway.operations import Operation
+from runyard_gateway.parameters import LAST_EVENT_ID, SINCE
 from runyard_gateway.principal import NOBODY, Principal
-from runyard_gateway.requests import Nothing, cursor_of, known_query, read_body
+from runyard_gateway.requests import Nothing, cursor_of, read_body
 from runyard_gateway.routes.runs import run_not_found
 from runyard_gateway.streaming import ResumedStream
 from runyard_gateway.tickets import TICKET_S
 
 
 async def get_stream(gateway: Gateway, request: Request, principal: Principal) -> ResumedStream:
-    known_query(request, "since", PARAMETER)
+    """Read a stream from any frame on, to its end."""
     return ResumedStream(
         gateway=gateway,
         invocation=await _invocation(gateway, request, principal),
@@ -32,20 +35,19 @@ async def get_stream(gateway: Gateway, request: Request, principal: Principal) -
 
 
 async def issue_ticket(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """For an `EventSource`: `{"ticket", "streamId", "expiresAt"}`, and a seat, if a browser asks."""
-    known_query(request)
+    """Get a ticket for an `EventSource`. A browser gets a seat beside it: a cookie for this stream's path."""
     await read_body(request, Nothing, limit_bytes=gateway.settings.body_max_bytes)
     stream_id = (await _invocation(gateway, request, principal)).stream_id
     expires_at = now_ms() + 1000 * TICKET_S
     ticket, seat = await gateway.tickets.issue(stream_id, principal)
-    told = {"ticket": ticket, "streamId": stream_id, "expiresAt": to_iso(expires_at)}
+    told: shapes.Ticket = {"ticket": ticket, "streamId": stream_id, "expiresAt": to_iso(expires_at)}
     answer = json_answer(told, status=201, headers={"Cache-Control": "no-store"})
     set_seat(answer, request, stream_id, seat)
     return answer
 
 
 async def get_run_stream(gateway: Gateway, request: Request, principal: Principal) -> ResumedStream:
-    known_query(request, "since")
+    """Read the stream of a run's newest invocation."""
     found = await gateway.database.read(reads.run_of, request.path_params["id"], principal.scope)
     if found is None:
         raise run_not_found(request)
@@ -77,8 +79,35 @@ async def _invocation(gateway: Gateway, request: Request, principal: Principal) 
     raise StreamNotFound("Unknown or expired stream id")
 
 
+STREAM_ANSWERS = (
+    Answer(status=200, description="The frames behind the cursor.", media=EVENT_STREAM, headers=(STREAM_ID,)),
+    nothing("It has ended, and the reader has all of it: an `EventSource` stops.", headers=(STREAM_ID,)),
+)
+
 OPERATIONS = (
-    Operation(method="GET", path="/v1/streams/{id}", handler=get_stream, caller=reader),
-    Operation(method="POST", path="/v1/streams/{id}/tickets", handler=issue_ticket),
-    Operation(method="GET", path="/v1/runs/{id}/stream", handler=get_run_stream),
+    Operation(
+        method="GET",
+        path="/v1/streams/{id}",
+        handler=get_stream,
+        caller=reader,
+        parameters=(LAST_EVENT_ID, SINCE, TICKET),
+        answers=STREAM_ANSWERS,
+        errors=(StreamNotFound, StreamGone),
+    ),
+    Operation(
+        method="POST",
+        path="/v1/streams/{id}/tickets",
+        handler=issue_ticket,
+        body=Nothing,
+        answers=(Answer(status=201, description="The ticket.", shape=shapes.Ticket),),
+        errors=(StreamNotFound,),
+    ),
+    Operation(
+        method="GET",
+        path="/v1/runs/{id}/stream",
+        handler=get_run_stream,
+        parameters=(LAST_EVENT_ID, SINCE),
+        answers=STREAM_ANSWERS,
+        errors=(RunNotFound, StreamNotFound, StreamGone),
+    ),
 )

@@ -1,0 +1,71 @@
+"""What a route is: how it is served, and all that the OpenAPI document says of it."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from runyard.errors import RunyardError, Unauthenticated
+from runyard_gateway.answers import Answer
+from runyard_gateway.credentials import Lasting
+from runyard_gateway.gateway import Gateway
+from runyard_gateway.parameters import Parameter
+from runyard_gateway.principal import NOBODY, Principal
+
+Handler = Callable[[Gateway, Request, Principal], Awaitable[ASGIApp]]
+Caller = Callable[[Gateway, Request], Awaitable[Principal]]
+OpenHandler = Callable[[Gateway, Request], Awaitable[ASGIApp]]
+
+
+async def bearer(gateway: Gateway, request: Request) -> Principal:
+    """Who calls, by the `Authorization` header alone."""
+    return await gateway.authenticator.principal(request.headers.get("authorization"))
+
+
+async def anybody(gateway: Gateway, request: Request) -> Principal:
+    """The same; who shows nothing is let in as `NOBODY`, and the handler decides what that is good for."""
+    try:
+        return await bearer(gateway, request)
+    except Unauthenticated as error:
+        if error.fields["reason"] != "missing":
+            raise
+        return Principal(caller=NOBODY, credential=Lasting())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Described:
+    """`parameters` are those beside the path's; a query that has others is refused before the handler runs. `errors`
+    are those of this route, beside what any may answer (`openapi.py`).
+    """
+
+    method: Literal["GET", "POST", "PATCH", "DELETE"]
+    path: str
+    handler: Handler | OpenHandler
+    answers: tuple[Answer, ...]
+    body: type[BaseModel] | None = None
+    parameters: tuple[Parameter, ...] = ()
+    errors: tuple[type[RunyardError], ...] = ()
+
+    @property
+    def words(self) -> str:
+        """The handler's docstring, without what it raises."""
+        return inspect.cleandoc(self.handler.__doc__ or "").partition("\nRaises:")[0].strip()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operation(Described):
+    """The caller is authenticated before its handler runs."""
+
+    handler: Handler
+    caller: Caller = bearer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenOperation(Described):
+    """Whoever asks is answered, without a token."""
+
+    handler: OpenHandler

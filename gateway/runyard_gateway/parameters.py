@@ -1,0 +1,156 @@
+"""What a call takes beside its body: parameters of the query and headers, each declared once.
+
+The declaration checks what a request has and is what the OpenAPI document says of it.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from starlette.requests import Request
+
+from runyard.errors import InvalidArgs
+from runyard.text import clean_text
+
+METADATA = "metadata."
+METADATA_FILTERS_MAX = 10
+_METADATA_KEY = re.compile(r'[^"\\]{1,256}', re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    name: str
+    description: str
+    place: Literal["query", "header"] = "query"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string"}
+
+    def covers(self, name: str) -> bool:
+        """Whether it is this one that a request gives by that name."""
+        return name == self.name
+
+    def given(self, request: Request) -> str | None:
+        return request.query_params.get(self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text(Parameter):
+    def read(self, request: Request) -> str | None:
+        """Clean, like all that is stored and that it is compared with."""
+        given = self.given(request)
+        return None if given is None else clean_text(given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeNumber(Parameter):
+    default: int
+    low: int
+    high: int
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "integer", "minimum": self.low, "maximum": self.high, "default": self.default}
+
+    def read(self, request: Request) -> int:
+        """Raises `InvalidArgs` naming the parameter when it is no whole number within the bounds."""
+        given = self.given(request)
+        if given is None:
+            return self.default
+        if not given.isascii() or not given.isdigit() or not self.low <= int(given[:10]) <= self.high:
+            raise InvalidArgs(f"{self.name} must be a whole number from {self.low} to {self.high}", fields=[self.name])
+        return int(given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Parameter):
+    choices: tuple[str, ...]
+    default: str | None = None
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        default = {} if self.default is None else {"default": self.default}
+        return {"type": "string", "enum": list(self.choices), **default}
+
+    def read(self, request: Request) -> str | None:
+        given = self.given(request)
+        if given is None:
+            return self.default
+        if given not in self.choices:
+            raise InvalidArgs(f"{self.name} must be one of {', '.join(self.choices)}", fields=[self.name])
+        return given
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag(Parameter):
+    """`?force` and `?force=true`."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "enum": ["", "true", "false"], "default": "false"}
+
+    def read(self, request: Request) -> bool:
+        """Raises `InvalidArgs` for what is neither true nor false."""
+        given = self.given(request)
+        if given not in {None, "", "true", "false"}:
+            raise InvalidArgs(f"{self.name} must be true or false", fields=[self.name])
+        return given in {"", "true"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetadataFilter(Parameter):
+    """`metadata.customer=c_1&metadata.tries=3` -> `{"customer": "c_1", "tries": "3"}`."""
+
+    name: str = field(default=f"{METADATA}{{key}}", init=False)
+
+    def covers(self, name: str) -> bool:
+        return name.startswith(METADATA)
+
+    def read(self, request: Request) -> dict[str, str]:
+        """The values by their keys.
+
+        Raises:
+            InvalidArgs: a key without a name, with a quote or a backslash in it, or given twice; too many of them.
+        """
+        given = [(name, value) for name, value in request.query_params.multi_items() if self.covers(name)]
+        names = [name for name, _ in given]
+        if wrong := sorted(name for name in names if _METADATA_KEY.fullmatch(name.removeprefix(METADATA)) is None):
+            raise InvalidArgs(f"{wrong[0]} names no field of metadata", fields=wrong)
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise InvalidArgs(f"{twice[0]} is given twice", fields=twice)
+        if len(given) > METADATA_FILTERS_MAX:
+            raise InvalidArgs(
+                f"at most {METADATA_FILTERS_MAX} parameters may begin with {METADATA}", fields=sorted(names)
+            )
+        return {clean_text(name.removeprefix(METADATA)): clean_text(value) for name, value in given}
+
+
+def check_query(request: Request, known: tuple[Parameter, ...]) -> None:
+    """Raises `InvalidArgs` for a parameter of the query that is none of these."""
+    of_query = [parameter for parameter in known if parameter.place == "query"]
+    unknown = sorted(name for name in request.query_params if not any(it.covers(name) for it in of_query))
+    if unknown:
+        raise InvalidArgs(f'unknown parameter "{unknown[0]}"', fields=unknown)
+
+
+CURSOR = Text(name="cursor", description="`nextCursor` of the page before; it fits the same list alone.")
+SINCE = Text(
+    name="since",
+    description="The number of the last frame that the reader has, where it sends no valid `Last-Event-ID`.",
+)
+LAST_EVENT_ID = Parameter(
+    place="header",
+    name="Last-Event-ID",
+    description="The last frame that the reader has: the stream goes on behind it. What is no number counts as none.",
+)
+PREFER = Parameter(
+    place="header",
+    name="Prefer",
+    description="`wait=N` (RFC 7240) holds the answer for N seconds, 60 at most, until the invocation has ended.",
+)
+IDEMPOTENCY_KEY = Parameter(
+    place="header",
+    name="Idempotency-Key",
+    description="1 to 255 printable ASCII characters: the call is accepted once, however often it is sent.",
+)
