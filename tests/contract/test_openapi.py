@@ -75,7 +75,7 @@ def test_every_code_that_refuses_a_call_is_in_it() -> None:
     """But those that no route answers: they say that there is no such route."""
     text = json.dumps(DOCUMENT["paths"])
     codes = {cls.code for cls in CLASSES if issubclass(cls, CallerError | Unavailable) and "code" in vars(cls)}
-    missing = {code for code in codes if f'"{code}"' not in text}
+    missing = {code for code in codes if f"`{code}`" not in text}
     assert missing == {"NOT_FOUND", "METHOD_NOT_ALLOWED"}
 
 
