@@ -103,7 +103,8 @@ class Output:
         if self.writer.state is WriterState.CLOSED:
             return  # settled by another
         was_handed_over = self.writer.last == self._sent > 0
-        if self.writer.broken or self.writer.last < kept or self._is_gone() or await self._is_other_redis():
+        is_other = await self._is_other_redis()  # asked in any case: a reset stores which Redis it begins in
+        if self.writer.broken or self.writer.last < kept or self._is_gone() or is_other:
             await self._reset(rows)
         elif self.writer.last > kept:
             self._rewind(kept, rows)
