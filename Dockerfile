@@ -1,5 +1,5 @@
 # One image for each role: `docker build --target gateway .`, `docker build --target worker .`
-# A worker's image has the example agents in /agents: copy or mount yours over them.
+# A worker's image has no agents: copy or mount yours to /agents (docs/deploy.md). `worker-examples` has the examples.
 
 FROM python:3.12-slim-bookworm AS build
 ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=/opt/runyard
@@ -30,6 +30,8 @@ ENTRYPOINT ["python", "-m", "runyard_gateway"]
 
 FROM runtime AS worker
 COPY --from=build-worker /opt/runyard /opt/runyard
-COPY agents /agents
 ENV RUNYARD_AGENTS=/agents
 ENTRYPOINT ["python", "-m", "runyard_workers"]
+
+FROM worker AS worker-examples
+COPY agents /agents

@@ -73,6 +73,17 @@ def test_the_process_is_the_role_and_gets_the_signals(role: str) -> None:
     assert importlib.util.find_spec(f"{module}.__main__") is not None
 
 
+def test_the_examples_are_the_workers_image_with_their_agents_where_it_looks() -> None:
+    examples = stages()["worker-examples"]
+    assert examples.base == "worker"
+    ((_, copy),) = examples.instructions
+    source, target = copy.split()
+    assert (ROOT / source).is_dir()
+    assert f"!{source}" in (ROOT / ".dockerignore").read_text().splitlines()
+    assert f"RUNYARD_AGENTS={target}" in stages()["worker"].arguments("ENV")
+    assert source not in copied("worker")
+
+
 def test_an_image_has_the_python_that_built_it() -> None:
     assert stages()["build"].base == stages()["runtime"].base
     assert stages()["gateway"].base == stages()["worker"].base == "runtime"

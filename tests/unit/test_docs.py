@@ -21,7 +21,7 @@ from runyard_gateway.routes import OPERATIONS
 from runyard_workers.catalog import load_folder
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("shared", "gateway", "workers", "agents", "tests", "docs", "scripts")
+PARTS = ("shared", "gateway", "workers", "agents", "tests", "docs", "scripts", "k8s")
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
 
@@ -51,6 +51,7 @@ def exists(name):
         "README.md",
         "ARCHITECTURE.md",
         "docs/brokers.md",
+        "docs/deploy.md",
         "docs/functions.md",
         "docs/performance.md",
         "docs/security.md",
