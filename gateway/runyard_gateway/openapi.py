@@ -25,7 +25,7 @@ from runyard.errors import (
     Unauthenticated,
 )
 from runyard_gateway import shapes
-from runyard_gateway.answers import EVENT_STREAM, JSON, REQUEST_ID, RETRY_AFTER, Answer, Header
+from runyard_gateway.answers import JSON, REQUEST_ID, RETRY_AFTER, Header
 from runyard_gateway.operations import Described, OpenOperation, Operation, bearer
 
 Schema = dict[str, Any]
@@ -162,7 +162,7 @@ def _responses(operation: Described, made: _Schemas) -> Iterator[tuple[str, Sche
     for status, group in groupby(by_status, key=lambda answer: answer.status):
         answers = list(group)
         content = {
-            answer.media: {"schema": _body(answer, made.get((_key(operation, str(status)), "serialization")))}
+            answer.media: _media(made.get((_key(operation, str(status)), "serialization")))
             for answer in answers
             if answer.media is not None
         }
@@ -187,8 +187,9 @@ def _error_of(codes: list[str]) -> Schema:
     return {"allOf": [_ERROR, {"properties": {"error": {"properties": {"code": {"enum": codes}}}}}]}
 
 
-def _body(answer: Answer, shape: Schema | None) -> Schema:
-    return {"type": "string"} if answer.media == EVENT_STREAM or shape is None else shape
+def _media(shape: Schema | None) -> Schema:
+    """A stream has no schema: OpenAPI 3.1 has no words for its events."""
+    return {} if shape is None else {"schema": shape}
 
 
 def _response(description: str, content: Schema, headers: Sequence[Header]) -> Schema:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
+from math import isfinite
 from typing import Annotated, Any, Literal, TypeVar
 
 import orjson
@@ -210,7 +211,7 @@ async def read_body(request: Request, model: type[Model], *, limit_bytes: int) -
     try:
         decoded = _decode(bytes(raw) or b"{}")
     except (ValueError, RecursionError) as error:
-        raise InvalidArgs("the body is not valid JSON") from error
+        raise InvalidArgs("the body is not valid JSON, or holds a number that is too large") from error
     if _nests_deeper(decoded, NESTING_MAX):
         raise InvalidArgs(f"the body nests deeper than {NESTING_MAX} levels")
     body = clean_json(decoded)
@@ -240,11 +241,18 @@ def _decode(raw: bytes) -> Any:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
-        return json.loads(raw.decode(), parse_constant=_refuse_constant)
+        return json.loads(raw.decode(), parse_constant=_refuse_constant, parse_float=_finite)
 
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    """A number that no double holds would be stored as null (RFC 8259, section 6)."""
+    if not isfinite(number := float(digits)):
+        raise ValueError("a number is too large")
+    return number
 
 
 def _nests_deeper(value: Any, levels: int) -> bool:
