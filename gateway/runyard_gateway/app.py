@@ -15,6 +15,7 @@ from runyard.db.migrate import wait_for_revision
 from runyard.queue import broker as brokers
 from runyard.queue.wakeups import Publisher
 from runyard.settings import Settings
+from runyard.streams.announcements import Announcer, changes_channel
 from runyard.streams.connect import connect
 from runyard.streams.store import FrameStore
 from runyard.text import clean_json
@@ -22,6 +23,7 @@ from runyard_gateway.answers import HEADERS
 from runyard_gateway.auth import authenticator, require_auth
 from runyard_gateway.directory import AgentDirectory
 from runyard_gateway.failures import Failures
+from runyard_gateway.feed import Feed
 from runyard_gateway.follow_ups import FollowUps
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.hub import Hub
@@ -64,10 +66,11 @@ async def run_gateway(settings: Settings) -> None:
 @contextlib.asynccontextmanager
 async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
     async with contextlib.AsyncExitStack() as stack:
-        database = Database(settings.database_url, pool_size=POOL_SIZE)
-        stack.push_async_callback(database.close)
         client = connect(settings.redis_url)
         stack.push_async_callback(client.aclose)
+        announcer = Announcer(client, prefix=settings.prefix)
+        database = Database(settings.database_url, pool_size=POOL_SIZE, on_commit=announcer.changed)
+        stack.push_async_callback(database.close)
         store = FrameStore(
             client,
             prefix=settings.prefix,
@@ -82,7 +85,10 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
         hub = Hub(store, client)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         auth = authenticator(settings, database)
-        background = [tasks.create_task(work) for work in (hub.run(), Watcher(database, store, hub).run(), auth.run())]
+        feed = Feed(database)
+        hub.listen(changes_channel(settings.prefix), lambda _message: feed.wake())
+        works = (hub.run(), Watcher(database, store, hub).run(), auth.run(), feed.run(), announcer.run())
+        background = [tasks.create_task(work) for work in works]
         yield Gateway(
             settings=settings,
             database=database,
@@ -94,6 +100,7 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
             directory=AgentDirectory(database),
             authenticator=auth,
             rates=Rates(client, settings, redis_away=lambda: hub.redis_away),
+            feed=feed,
             tickets=Tickets(client, prefix=settings.prefix, recall=auth.recall),
             draining=asyncio.Event(),
         )

@@ -11,6 +11,7 @@ from runyard.settings import Settings
 from runyard.streams.store import FrameStore
 from runyard_gateway.auth import Authenticator
 from runyard_gateway.directory import AgentDirectory
+from runyard_gateway.feed import Feed
 from runyard_gateway.follow_ups import FollowUps
 from runyard_gateway.hub import Hub
 from runyard_gateway.rates import Rates
@@ -32,9 +33,11 @@ class Gateway:
     authenticator: Authenticator
     rates: Rates
     tickets: Tickets
+    feed: Feed
     draining: asyncio.Event
 
     def leave(self) -> None:
         """Readiness goes false and open streams end without a terminal frame: their readers go on elsewhere."""
         self.draining.set()
         self.hub.drain()
+        self.feed.drain()

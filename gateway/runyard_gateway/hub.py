@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 import structlog
 from redis.asyncio import Redis
@@ -40,6 +40,7 @@ class Hub:
         self._reader = reader
         self._subscription = Subscription(client, on_message=self._on_message, on_subscribed=self._look_up)
         self._windows: dict[bytes, Window] = {}
+        self._others: dict[bytes, Callable[[bytes], None]] = {}
         self._unsure: set[bytes] = set()
         self._look = asyncio.Event()
         self._lookup_failed = False
@@ -74,6 +75,20 @@ class Hub:
             window.watchers.discard(tail)
             if not window.watchers:
                 self._drop(channel, window)
+
+    def listen(self, channel: str, on_message: Callable[[bytes], None]) -> Callable[[], None]:
+        """Hear what is published on another channel, over the same connection; `on_message` must not raise. What is
+        published while the connection is away is lost. Returns what ends it.
+        """
+        name = channel.encode()
+        self._others[name] = on_message
+        self._subscription.add(name)
+
+        def end() -> None:
+            del self._others[name]
+            self._subscription.remove(name)
+
+        return end
 
     @property
     def redis_away(self) -> bool:
@@ -129,6 +144,8 @@ class Hub:
     def _on_message(self, channel: bytes, message: bytes) -> None:
         window = self._windows.get(channel)
         if window is None:
+            if (other := self._others.get(channel)) is not None:
+                other(message)
             return
         try:
             window.absorb(decode_batch(message), time.monotonic())
@@ -137,6 +154,8 @@ class Hub:
             self._look_up(channel)
 
     def _look_up(self, channel: bytes) -> None:
+        if channel in self._others:
+            return
         self._unsure.add(channel)
         self._look.set()
 

@@ -178,6 +178,13 @@ class StreamGone(CallerError):
     status = 410
 
 
+class FeedGone(CallerError):
+    """The feed no longer tells what was deleted since the cursor, or never gave it: read the lists again."""
+
+    code = "FEED_GONE"
+    status = 410
+
+
 class PayloadTooLarge(CallerError):
     code = "PAYLOAD_TOO_LARGE"
     status = 413

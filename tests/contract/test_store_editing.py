@@ -185,7 +185,7 @@ async def test_a_cleared_run_begins_anew(database: Database, database_url: str) 
     stored = await run_row(database, run)
     assert (stored.last_seq, stored.invocation_id, stored.session_id, stored.title) == (0, None, "s1", "Swifts")
     assert stored.steps > 0, "what it has cost is not forgotten"
-    assert await rows_of(database, run) == {"agent_runs": 1}
+    assert await rows_of(database, run) == {"agent_runs": 1, "agent_deletions": 1}
     assert (await rows_of(database, other))["agent_messages"] > 0
     await database.write(accept_turn, new_turn(continues=run, content="again"))
     await claimed(database, registered(database_url))
@@ -195,11 +195,11 @@ async def test_a_cleared_run_begins_anew(database: Database, database_url: str) 
 async def test_an_erased_run_leaves_nothing(database: Database, database_url: str) -> None:
     run = await with_everything(database, database_url)
     other = await settled(database, database_url)
-    assert len(await database.write(erase_run, run, OWNER)) == 2
-    assert await rows_of(database, run) == {}
+    assert len(await database.write(erase_run, run, OWNER, at=AT)) == 2
+    assert await rows_of(database, run) == {"agent_deletions": 1}
     assert (await rows_of(database, other))["agent_messages"] > 0
     with pytest.raises(RunNotFound):
-        await database.write(erase_run, run, OWNER)
+        await database.write(erase_run, run, OWNER, at=AT)
     repeated = new_turn(call_key=CallKey(key="k", request_hash="h"))
     assert not (await database.write(accept_turn, repeated)).repeated, "its key went with it"
 
@@ -237,7 +237,7 @@ async def test_a_turn_that_comes_first_keeps_its_run_from_being_erased(
     run = await settled(database, database_url)
     async with database.transaction() as first:
         await accept_turn(first, new_turn(continues=run))
-        async with started_and_blocked(rival, rival.write(erase_run, run, OWNER)) as second:
+        async with started_and_blocked(rival, rival.write(erase_run, run, OWNER, at=AT)) as second:
             await first.commit()
     assert isinstance(second.exception(), RunBusy)
 
@@ -245,11 +245,11 @@ async def test_a_turn_that_comes_first_keeps_its_run_from_being_erased(
 async def test_a_turn_that_comes_second_finds_no_run(database: Database, rival: Database, database_url: str) -> None:
     run = await settled(database, database_url)
     async with database.transaction() as first:
-        await erase_run(first, run, OWNER)
+        await erase_run(first, run, OWNER, at=AT)
         async with started_and_blocked(rival, rival.write(accept_turn, new_turn(continues=run))) as second:
             await first.commit()
     assert isinstance(second.exception(), RunNotFound)
-    assert await rows_of(database, run) == {}
+    assert await rows_of(database, run) == {"agent_deletions": 1}
 
 
 def arguments(edit: Any) -> list[Any]:
@@ -258,7 +258,7 @@ def arguments(edit: Any) -> list[Any]:
 
 def named(edit: Any) -> dict[str, Any]:
     values = {"values": {"title": "T"}} if edit is describe_run else {}
-    return values if edit is erase_run else {**values, "at": AT}
+    return {**values, "at": AT}
 
 
 async def with_everything(database: Database, database_url: str) -> str:

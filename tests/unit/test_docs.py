@@ -55,6 +55,7 @@ def exists(name):
         "docs/functions.md",
         "docs/performance.md",
         "docs/security.md",
+        "docs/streaming.md",
         *(str(path.relative_to(ROOT)) for path in ADRS),
     ],
 )

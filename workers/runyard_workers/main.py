@@ -21,6 +21,7 @@ from runyard.queue import broker as brokers
 from runyard.queue.consumption import Consumption
 from runyard.queue.wakeups import Publisher
 from runyard.settings import Settings
+from runyard.streams.announcements import Announcer
 from runyard.streams.connect import connect
 from runyard.streams.store import FrameStore
 from runyard_workers.beat import Beat
@@ -98,7 +99,8 @@ async def _redis(settings: Settings) -> AsyncIterator[Redis]:
 async def _services(settings: Settings, catalog: Catalog, client: Redis) -> AsyncIterator[Services]:
     """Opens what the runs share, and closes it in the opposite order."""
     async with contextlib.AsyncExitStack() as stack:
-        database = Database(settings.database_url, pool_size=POOL_SIZE)
+        announcer = Announcer(client, prefix=settings.prefix)
+        database = Database(settings.database_url, pool_size=POOL_SIZE, on_commit=announcer.changed)
         stack.push_async_callback(database.close)
         store = FrameStore(
             client,
@@ -112,7 +114,9 @@ async def _services(settings: Settings, catalog: Catalog, client: Redis) -> Asyn
         await providers.warm()
         closer = Closer(database, store)
         flusher = Flusher(store)
-        await stack.enter_async_context(_background(flusher.run(), closer.run(), sweep_forever(database, closer)))
+        await stack.enter_async_context(
+            _background(flusher.run(), closer.run(), sweep_forever(database, closer), announcer.run())
+        )
         yield Services(
             database=database,
             flusher=flusher,

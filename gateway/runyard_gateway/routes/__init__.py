@@ -1,6 +1,6 @@
 """Every route that needs a caller, in one table; each noun has its module."""
 
-from runyard_gateway.routes import agents, functions, invocations, messages, runs, steering, streams
+from runyard_gateway.routes import agents, feed, functions, invocations, messages, runs, steering, streams
 
 OPERATIONS = (
     *agents.OPERATIONS,
@@ -10,4 +10,5 @@ OPERATIONS = (
     *invocations.OPERATIONS,
     *steering.OPERATIONS,
     *streams.OPERATIONS,
+    *feed.OPERATIONS,
 )

@@ -128,7 +128,7 @@ async def delete(gateway: Gateway, request: Request, principal: Principal) -> Re
     run_id = request.path_params["id"]
     if FORCE.read(request):
         await _stopped(gateway, run_id, principal)
-    streams = await gateway.database.write(erase_run, run_id, principal.scope)
+    streams = await gateway.database.write(erase_run, run_id, principal.scope, at=now_ms())
     log.info("run erased", run_id=run_id)
     await forget_streams(gateway, streams)
     return Response(status_code=204)

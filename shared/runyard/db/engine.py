@@ -107,9 +107,13 @@ def _configure_sqlite(engine: sa.Engine, busy_timeout_ms: int) -> None:
 
 
 class Database:
-    """The process's pool. Created inside the running loop, closed by whoever created it."""
+    """The process's pool. Created inside the running loop, closed by whoever created it.
 
-    def __init__(self, url: str, *, pool_size: int) -> None:
+    `on_commit` is called after each commit of `write`, and must not raise.
+    """
+
+    def __init__(self, url: str, *, pool_size: int, on_commit: Callable[[], None] = lambda: None) -> None:
+        self._on_commit = on_commit
         self.is_sqlite = _is_sqlite(url)
         # SQLite has one writer: waiting for it here costs nothing, inside SQLite it is a poll with naps.
         self._writer: contextlib.AbstractAsyncContextManager[object] = (
@@ -193,6 +197,7 @@ class Database:
                     await transaction.commit()
                 except (sa.exc.DBAPIError, psycopg.Error, sqlite3.Error, OSError) as error:
                     raise _commit_failure(error, is_sqlite=self.is_sqlite) from error
+                self._on_commit()
                 return result
 
         return await _once_more(attempt)

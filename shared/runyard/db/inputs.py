@@ -11,7 +11,7 @@ from runyard.blocks import Block, Content, as_blocks, text_of
 from runyard.db.locks import lock_owned
 from runyard.db.records import Input, Message, Run
 from runyard.db.scope import Scope
-from runyard.db.tables import agent_inputs, agent_invocations
+from runyard.db.tables import agent_inputs, agent_invocations, agent_runs
 from runyard.db.together import Insert, Update, Values, Write
 from runyard.db.transcripts import user_row
 from runyard.errors import AlreadyFolded, InputQueueFull
@@ -51,6 +51,9 @@ _highest = sa.select(sa.func.coalesce(sa.func.max(agent_inputs.c.position), 0)).
 _ADDED = Insert(
     table=agent_inputs, columns=("id", "run_id", "invocation_id", "position", "opens", "content", "created_at")
 )
+_touch = sa.update(agent_runs).where(agent_runs.c.id == sa.bindparam("run")).values(last_seq=agent_runs.c.last_seq)
+"""The run shows what waits: for the feed it has changed."""
+
 _find = sa.select(agent_inputs).where(
     agent_inputs.c.run_id == sa.bindparam("run"), agent_inputs.c.id == sa.bindparam("input")
 )
@@ -131,6 +134,7 @@ async def retract_input(connection: AsyncConnection, run_id: str, scope: Scope, 
     if found.opens:
         raise AlreadyFolded("the input opens a call: cancel the run instead", inputId=input_id, seq=None)
     await drop_inputs(connection, run.id, [found])
+    await connection.execute(_touch, {"run": run.id})
     return found
 
 

@@ -1,6 +1,6 @@
 """Rows as values: what the transactions return. Field names are the columns' (`tables.py` says what they hold)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from runyard.ids import InvocationId, RunId, StreamId
@@ -32,6 +32,8 @@ class Run:
     cost: dict[str, Any]
     created_at: int
     last_activity_at: int
+    changed_xid: int = field(default=0, compare=False)
+    """As it was read; the database sets it (`runyard.db.marks`)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", RunStatus(self.status))
@@ -86,6 +88,8 @@ class Message:
     first_frame: int | None = None
     last_frame: int | None = None
     created_at: int
+    changed_xid: int = field(default=0, compare=False)
+    """As it was read; the database sets it (`runyard.db.marks`)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

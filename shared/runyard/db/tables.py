@@ -6,6 +6,7 @@ keys in the order they were produced, since providers compare signed blocks byte
 
 import sqlalchemy as sa
 
+from runyard.db.marks import marked
 from runyard.runs import CallState, RunStatus
 
 metadata = sa.MetaData(
@@ -79,6 +80,7 @@ agent_runs = sa.Table(
     sa.Column("cost", Json, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.Column("last_activity_at", sa.BigInteger, nullable=False),
+    marked(),
     sa.CheckConstraint(_one_of("status", RunStatus), name="status"),
     sa.CheckConstraint("worker_id IS NULL OR status = 'running'", name="worker"),
     # The claim: a loose scan over the groups (queue, agent, tenant), then the lowest rank of one group.
@@ -107,6 +109,7 @@ agent_runs = sa.Table(
     ),
     sa.Index("ix_agent_runs_owner", "tenant_id", "user_id", "last_activity_at", "id"),
     sa.Index("ix_agent_runs_tenant", "tenant_id", "last_activity_at", "id"),
+    sa.Index("ix_agent_runs_changed", "changed_xid"),
     sa.Index("uq_agent_runs_session", "tenant_id", "agent", "user_id", "session_id", unique=True),
 )
 """A durable conversation of one user with one agent. `generation` is the fencing token of every write.
@@ -174,7 +177,9 @@ agent_messages = sa.Table(
     sa.Column("first_frame", sa.BigInteger),
     sa.Column("last_frame", sa.BigInteger),
     sa.Column("created_at", sa.BigInteger, nullable=False),
+    marked(),
     sa.CheckConstraint("role IN ('user', 'assistant')", name="role"),
+    sa.Index("ix_agent_messages_changed", "changed_xid"),
 )
 """The transcript, stored exactly as produced. Columns from `model` to `last_frame` belong to a model's turns.
 
@@ -240,6 +245,20 @@ idempotency_keys = sa.Table(
     sa.Index("ix_idempotency_keys_run", "run_id"),
 )
 """A caller's `Idempotency-Key` and the call that it stands for. No foreign key: it is taken before its run exists."""
+
+agent_deletions = sa.Table(
+    "agent_deletions",
+    metadata,
+    sa.Column("run_id", sa.Text, primary_key=True),
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("whole_run", sa.Boolean, nullable=False),
+    sa.Column("deleted_at", sa.BigInteger, nullable=False),
+    marked(),
+    sa.Index("ix_agent_deletions_changed", "changed_xid"),
+    sa.Index("ix_agent_deletions_deleted", "deleted_at"),
+)
+"""What the feed tells of rows that are gone: a run, or its transcript alone (`whole_run` false)."""
 
 service_keys = sa.Table(
     "service_keys",

@@ -12,7 +12,7 @@ from runyard.db.tables import agent_messages
 from runyard.db.together import Insert, Values, Write
 from runyard.ids import InvocationId, RunId
 
-_ROW = Insert(table=agent_messages, columns=tuple(agent_messages.c.keys()))
+_ROW = Insert(table=agent_messages, columns=tuple(column.name for column in agent_messages.c if column.default is None))
 _insert = sa.insert(agent_messages)
 
 

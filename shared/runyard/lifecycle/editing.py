@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runyard.db.changes import tell_deleted
 from runyard.db.locks import lock_owned
 from runyard.db.records import Message, Run
 from runyard.db.scope import Scope
@@ -134,11 +135,12 @@ async def clear_messages(connection: AsyncConnection, run_id: str, scope: Scope,
     """
     run = await _editable(connection, run_id, scope)
     streams = await _forget(connection, run)
+    await tell_deleted(connection, run, whole_run=False, at=at)
     await _change(connection, run, invocation_id=None, last_seq=0, error=None, last_activity_at=at)
     return streams
 
 
-async def erase_run(connection: AsyncConnection, run_id: str, scope: Scope) -> list[str]:
+async def erase_run(connection: AsyncConnection, run_id: str, scope: Scope, *, at: int) -> list[str]:
     """Delete the run and all that belongs to it. Returns the streams that are nobody's now.
 
     Raises:
@@ -147,6 +149,7 @@ async def erase_run(connection: AsyncConnection, run_id: str, scope: Scope) -> l
     """
     run = await _editable(connection, run_id, scope)
     streams = await _forget(connection, run)
+    await tell_deleted(connection, run, whole_run=True, at=at)
     await connection.execute(sa.delete(agent_runs).where(agent_runs.c.id == run.id))
     return streams
 

@@ -1,0 +1,272 @@
+"""The feed: changes of its reader's runs and transcripts, read for all readers together and handed on from memory.
+
+One look at the database serves every reader of this gateway: at a wake-up, and every few seconds without one. What it
+finds waits, encoded, in the window of each caller's scope. Who is behind the window reads for themselves.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from itertools import groupby
+from operator import attrgetter
+
+import orjson
+import structlog
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard.clock import now_ms, to_iso
+from runyard.db.changes import (
+    Change,
+    ChangedRun,
+    Changes,
+    Deletion,
+    Horizon,
+    changes_of,
+    forget_deletions,
+    forgotten_below,
+    horizon,
+)
+from runyard.db.engine import Database
+from runyard.db.records import Message
+from runyard.db.scope import Scope
+from runyard.errors import FeedGone, RunyardError, StoreUnavailable
+from runyard.frames import Frame
+from runyard_gateway.sse import Chunk, encode
+from runyard_gateway.views import message_view, run_view
+
+LOOK_S = 3.0
+"""The net below the wake-ups, which may be lost."""
+
+APART_S = 0.1
+UNSETTLED_S = 0.2
+"""What was committed while an older transaction runs is told when that has ended, and nobody says so: look soon."""
+
+FORGET_S = 600.0
+WINDOW_MAX_BYTES = 65_536
+NEVER = 2**63
+
+log = structlog.get_logger()
+
+
+class _Window:
+    """What was found for one scope lately. Complete from mark `start` on and below `end`."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.start = NEVER
+        self.end = 0
+        self.readers: set[FeedReader] = set()
+        self._groups: deque[tuple[int, bytes]] = deque()
+        self._size_bytes = 0
+
+    def add(self, since: int, found: Changes) -> None:
+        self.start = min(self.start, since)
+        self.end = found.until
+        for mark, group in _encoded(change for change in found.changes if _sees(self.scope, change)):
+            self._groups.append((mark, group))
+            self._size_bytes += len(group)
+        while self._size_bytes > WINDOW_MAX_BYTES:
+            mark, group = self._groups.popleft()
+            self._size_bytes -= len(group)
+            self.start = mark + 1
+        for reader in self.readers:
+            reader.wake()
+
+    def after(self, cursor: int) -> tuple[bytes, int]:
+        return b"".join(group for mark, group in self._groups if mark >= cursor), max(cursor, self.end)
+
+
+class FeedReader:
+    """One reader's place. A cursor is a mark: the reader has all that is below it."""
+
+    def __init__(self, feed: "Feed", window: _Window) -> None:
+        self._feed = feed
+        self._window = window
+        self._news = asyncio.Event()
+        self._interrupted = False
+        self._failure: RunyardError | None = None
+
+    async def pull(self, cursor: int, timeout_s: float) -> Chunk:
+        """What changed since; waits for it for `timeout_s`, and tells then how far that was in vain.
+
+        Raises:
+            RunyardError: what `fail` was given.
+        """
+        began = cursor
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        while True:
+            self._news.clear()
+            if self._failure is not None:
+                raise self._failure
+            if self._interrupted or self._feed.draining:
+                return Chunk(b"", cursor, ended=True)
+            body, cursor = await self._read(cursor)
+            if body:
+                return Chunk(body, cursor, ended=False)
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    await self._news.wait()
+            except TimeoutError:
+                return Chunk(position(cursor) if cursor > began else b"", cursor, ended=False)
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+        self.wake()
+
+    def fail(self, error: RunyardError) -> None:
+        self._failure = error
+        self.wake()
+
+    def wake(self) -> None:
+        self._news.set()
+
+    async def _read(self, cursor: int) -> tuple[bytes, int]:
+        if cursor >= self._window.start:
+            return self._window.after(cursor)
+        try:
+            found = await self._feed.read_back(self._window.scope, cursor)
+        except StoreUnavailable:
+            return b"", cursor
+        return b"".join(group for _, group in _encoded(found.changes)), max(cursor, found.until)
+
+
+class Feed:
+    def __init__(self, database: Database) -> None:
+        self.draining = False
+        self._database = database
+        self._windows: dict[Scope, _Window] = {}
+        self._wanted = asyncio.Event()
+        self._since: int | None = None
+
+    @contextlib.asynccontextmanager
+    async def watch(self, scope: Scope) -> AsyncIterator[FeedReader]:
+        """A reader for as long as the block runs."""
+        window = self._windows.get(scope)
+        if window is None:
+            window = self._windows[scope] = _Window(scope)
+            self.wake()
+        reader = FeedReader(self, window)
+        window.readers.add(reader)
+        try:
+            yield reader
+        finally:
+            window.readers.discard(reader)
+            if not window.readers:
+                del self._windows[scope]
+
+    async def begin(self, cursor: int | None) -> int:
+        """Where a reader begins: at its cursor, or now.
+
+        Raises:
+            FeedGone: the cursor is too old, or of another database.
+        """
+        now, forgotten = await self._database.read(_ends)
+        if cursor is None:
+            return now.mark
+        if cursor < forgotten or cursor > now.newest:
+            raise FeedGone("the feed no longer goes back to the cursor: read the lists, and begin without one")
+        return cursor
+
+    def wake(self) -> None:
+        """Something was committed: look."""
+        self._wanted.set()
+
+    def drain(self) -> None:
+        """The process stops: all answers end, and readers go on elsewhere."""
+        self.draining = True
+        for window in self._windows.values():
+            for reader in window.readers:
+                reader.wake()
+
+    async def read_back(self, scope: Scope, cursor: int) -> Changes:
+        return await self._database.read(_pending, [scope], cursor)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._look_forever())
+            tasks.create_task(self._forget_forever())
+
+    async def _look_forever(self) -> None:
+        pause_s = LOOK_S
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s if self._windows else None):
+                    await self._wanted.wait()
+            pause_s = UNSETTLED_S if self._wanted.is_set() else min(2 * pause_s, LOOK_S)
+            self._wanted.clear()
+            try:
+                if await self._look():
+                    pause_s = LOOK_S
+            except StoreUnavailable as error:
+                log.warning("changes not read", error=str(error))
+                pause_s = LOOK_S
+            await asyncio.sleep(APART_S)
+
+    async def _look(self) -> bool:
+        """Hand all that is new to the windows there are. Whether that is all that is committed."""
+        if not self._windows:
+            self._since = None
+            return True
+        now = await self._database.read(horizon)
+        windows = list(self._windows.values())
+        since = now.mark if self._since is None else self._since
+        found = Changes(changes=[], until=since)
+        while True:
+            if since < now.mark:
+                scopes = [window.scope for window in windows]
+                found = await self._database.read(changes_of, scopes, since=since, before=now.mark)
+            for window in windows:
+                window.add(since, found)
+            self._since = since = found.until
+            if since >= now.mark:
+                return now.mark == now.newest
+
+    async def _forget_forever(self) -> None:
+        while True:
+            try:
+                await self._database.write(forget_deletions, at=now_ms())
+            except StoreUnavailable as error:
+                log.warning("old deletions not forgotten", error=str(error))
+            await asyncio.sleep(FORGET_S)
+
+
+def position(cursor: int) -> bytes:
+    """Moves a reader's `Last-Event-ID` without an event: the highest mark that it has."""
+    return b"id: %d\n\n" % (cursor - 1)
+
+
+def _sees(scope: Scope, change: Change) -> bool:
+    return change.tenant_id in scope.tenants and scope.user_id in {None, change.user_id}
+
+
+def _encoded(changes: Iterable[Change]) -> Iterable[tuple[int, bytes]]:
+    """All of one mark together. The last of them has it as its id: who has that has them all."""
+    for mark, group in groupby(changes, attrgetter("mark")):
+        *before, last = group
+        yield mark, b"".join([*(_event(change, 0) for change in before), _event(last, mark)])
+
+
+def _event(change: Change, number: int) -> bytes:
+    match change.what:
+        case ChangedRun(run=run, stream_id=stream_id, waiting=waiting):
+            name, view = "run", run_view(run, stream_id=stream_id, waiting=waiting)
+        case Message() as message:
+            name, view = "message", message_view(message)
+        case Deletion(run_id=run_id, whole_run=whole_run, deleted_at=at):
+            what = "run" if whole_run else "messages"
+            name, view = "deleted", {"runId": run_id, "what": what, "deletedAt": to_iso(at)}
+    return encode(Frame(number, name, orjson.dumps(view)))
+
+
+async def _ends(connection: AsyncConnection) -> tuple[Horizon, int]:
+    return await horizon(connection), await forgotten_below(connection, at=now_ms())
+
+
+async def _pending(connection: AsyncConnection, scopes: list[Scope], cursor: int) -> Changes:
+    now = await horizon(connection)
+    if cursor >= now.mark:
+        return Changes(changes=[], until=cursor)
+    return await changes_of(connection, scopes, since=cursor, before=now.mark)

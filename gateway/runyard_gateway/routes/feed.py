@@ -1,0 +1,68 @@
+"""`GET /v1/feed`: what changes of the caller's runs and transcripts, on all their devices."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from runyard.errors import FeedGone
+from runyard_gateway.answers import EVENT_STREAM, Answer
+from runyard_gateway.failures import request_id_of
+from runyard_gateway.feed import position
+from runyard_gateway.gateway import Gateway
+from runyard_gateway.operations import Operation
+from runyard_gateway.parameters import LAST_EVENT_ID, SINCE
+from runyard_gateway.principal import Principal
+from runyard_gateway.requests import cursor_of
+from runyard_gateway.sse import stream_sse
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FeedAnswer:
+    """It has no end of its own: it goes on until the reader leaves, or the process does."""
+
+    gateway: Gateway
+    principal: Principal
+    cursor: int
+    request_id: str
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self.gateway.feed.watch(self.principal.scope) as reader:
+            take_back = self.principal.credential.on_end(reader.fail)
+            try:
+                await stream_sse(
+                    scope,
+                    receive,
+                    send,
+                    reader,
+                    self.cursor,
+                    headers=(),
+                    first=position(self.cursor),
+                    request_id=self.request_id,
+                )
+            finally:
+                take_back()
+
+
+async def get_feed(gateway: Gateway, request: Request, principal: Principal) -> FeedAnswer:
+    """Follow what changes in the caller's runs and transcripts: `run`, `message`, `deleted`. It begins now, or behind a
+    cursor, and has no end.
+
+    Raises:
+        FeedGone: the cursor is too old.
+    """
+    had = cursor_of(request)
+    cursor = await gateway.feed.begin(None if had is None else had + 1)
+    return FeedAnswer(gateway=gateway, principal=principal, cursor=cursor, request_id=request_id_of(request))
+
+
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/v1/feed",
+        handler=get_feed,
+        parameters=(LAST_EVENT_ID, SINCE),
+        answers=(Answer(status=200, description="The changes, one event each.", media=EVENT_STREAM),),
+        errors=(FeedGone,),
+    ),
+)

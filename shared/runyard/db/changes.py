@@ -1,0 +1,218 @@
+"""What the feed reads: changes of a caller's runs and transcripts, complete below a mark (`runyard.db.marks`).
+
+A run that changed several times is told once, as it is now. What was deleted is told for a day; a cursor from before
+what was forgotten since is too old.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard.db.marks import CurrentMark
+from runyard.db.records import Input, Message, Run
+from runyard.db.scope import Scope
+from runyard.db.tables import agent_deletions, agent_inputs, agent_invocations, agent_messages, agent_runs
+
+Value = TypeVar("Value", Run, Message, "Deletion")
+
+DELETIONS_KEPT_MS = 86_400_000
+PAGE = 200
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Horizon:
+    """`mark`: below it everything is told that ever will be. `newest`: no mark is there yet from this one on."""
+
+    mark: int
+    newest: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangedRun:
+    run: Run
+    stream_id: str | None
+    waiting: tuple[Input, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Deletion:
+    """`whole_run` false: its transcript, but not the run."""
+
+    run_id: str
+    whole_run: bool
+    deleted_at: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    mark: int
+    tenant_id: str
+    user_id: str
+    what: ChangedRun | Message | Deletion
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Changes:
+    """In the order of their marks; `until`: all below it are there."""
+
+    changes: list[Change]
+    until: int
+
+
+def _between(mark: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+    return sa.and_(mark >= sa.bindparam("since"), mark < sa.bindparam("before"))
+
+
+_runs = (
+    sa.select(agent_runs, agent_invocations.c.stream_id)
+    .outerjoin(agent_invocations, agent_invocations.c.id == agent_runs.c.invocation_id)
+    .where(_between(agent_runs.c.changed_xid))
+    .order_by(agent_runs.c.changed_xid, agent_runs.c.id)
+)
+_messages = (
+    sa.select(agent_messages, agent_runs.c.tenant_id, agent_runs.c.user_id)
+    .join(agent_runs)
+    .where(_between(agent_messages.c.changed_xid))
+    .order_by(agent_messages.c.changed_xid, agent_messages.c.run_id, agent_messages.c.seq)
+)
+_deletions = (
+    sa.select(agent_deletions)
+    .where(_between(agent_deletions.c.changed_xid))
+    .order_by(agent_deletions.c.changed_xid, agent_deletions.c.run_id)
+)
+_waiting = (
+    sa.select(agent_inputs)
+    .where(agent_inputs.c.run_id.in_(sa.bindparam("runs", expanding=True)), agent_inputs.c.folded_in_seq.is_(None))
+    .order_by(agent_inputs.c.position)
+)
+_forgotten = sa.select(sa.func.coalesce(sa.func.max(agent_deletions.c.changed_xid), 0)).where(
+    agent_deletions.c.deleted_at < sa.bindparam("until")
+)
+_LISTED = {
+    "postgresql": "SELECT pair->>0 AS tenant, pair->>1 AS owner FROM json_array_elements(CAST(:{0} AS json)) AS pair",
+    "sqlite": "SELECT value->>0 AS tenant, value->>1 AS owner FROM json_each(:{0})",
+}
+
+
+async def horizon(connection: AsyncConnection) -> Horizon:
+    if connection.dialect.name == "sqlite":
+        mark = int((await connection.execute(sa.select(CurrentMark()))).scalar_one())
+        return Horizon(mark=mark, newest=mark)
+    row = (await connection.execute(_postgres_horizon)).one()
+    return Horizon(mark=row.oldest, newest=row.newest)
+
+
+def _as_number(snapshot_part: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+    return sa.cast(sa.cast(snapshot_part, sa.Text), sa.BigInteger)
+
+
+_snapshot = sa.func.pg_current_snapshot()
+_postgres_horizon = sa.select(
+    _as_number(sa.func.pg_snapshot_xmin(_snapshot)).label("oldest"),
+    _as_number(sa.func.pg_snapshot_xmax(_snapshot)).label("newest"),
+)
+
+
+async def forgotten_below(connection: AsyncConnection, *, at: int) -> int:
+    """Whoever has not read up to this mark may miss a deletion that nobody tells any more."""
+    return int((await connection.execute(_forgotten, {"until": at - DELETIONS_KEPT_MS})).scalar_one())
+
+
+async def forget_deletions(connection: AsyncConnection, *, at: int) -> None:
+    """All that are too old but the newest of them, which says how far that went (`forgotten_below`)."""
+    floor = await forgotten_below(connection, at=at)
+    await connection.execute(
+        sa.delete(agent_deletions).where(
+            agent_deletions.c.deleted_at < at - DELETIONS_KEPT_MS, agent_deletions.c.changed_xid < floor
+        )
+    )
+
+
+async def tell_deleted(connection: AsyncConnection, run: Run, *, whole_run: bool, at: int) -> None:
+    """Leave what the feed tells of it; the run lock is held."""
+    await connection.execute(sa.delete(agent_deletions).where(agent_deletions.c.run_id == run.id))
+    row = {"run_id": run.id, "tenant_id": run.tenant_id, "user_id": run.user_id}
+    await connection.execute(sa.insert(agent_deletions), row | {"whole_run": whole_run, "deleted_at": at})
+
+
+async def changes_of(
+    connection: AsyncConnection, scopes: Sequence[Scope], *, since: int, before: int, page: int = PAGE
+) -> Changes:
+    """What changed for these callers from mark `since` on and below `before`, which is at most the horizon's.
+
+    About a page of each kind: all of one mark, and no part of the next.
+    """
+    asked = {**_owners(scopes), "since": since, "before": before}
+    of_runs, of_deletions = (_theirs(connection, table) for table in (agent_runs, agent_deletions))
+    while True:
+        runs = await _read(connection, _runs.where(of_runs).limit(page), asked)
+        messages = await _read(connection, _messages.where(of_runs).limit(page), asked)
+        deletions = await _read(connection, _deletions.where(of_deletions).limit(page), asked)
+        until = min([before, *(rows[-1]["changed_xid"] for rows in (runs, messages, deletions) if len(rows) == page)])
+        if until > since:
+            break
+        page *= 4
+    complete = [[row for row in rows if row["changed_xid"] < until] for rows in (runs, messages, deletions)]
+    return Changes(changes=await _told(connection, *complete), until=until)
+
+
+async def _read(
+    connection: AsyncConnection, statement: sa.Select[Any], asked: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    return [dict(row._mapping) for row in await connection.execute(statement, asked)]
+
+
+def _owners(scopes: Sequence[Scope]) -> dict[str, str]:
+    users = [(tenant, scope.user_id) for scope in scopes if scope.user_id is not None for tenant in scope.tenants]
+    tenants = [(tenant,) for scope in scopes if scope.user_id is None for tenant in scope.tenants]
+    return {"users": orjson.dumps(users).decode(), "tenants": orjson.dumps(tenants).decode()}
+
+
+def _theirs(connection: AsyncConnection, owner: sa.Table) -> sa.ColumnElement[bool]:
+    dialect = connection.dialect.name
+    return sa.or_(
+        sa.tuple_(owner.c.tenant_id, owner.c.user_id).in_(_listed(dialect, "users", "tenant", "owner")),
+        owner.c.tenant_id.in_(_listed(dialect, "tenants", "tenant")),
+    )
+
+
+def _listed(dialect: str, name: str, *columns: str) -> sa.Select[Any]:
+    """The pairs of one JSON parameter as rows, however many: one statement for any number of readers."""
+    pairs = sa.text(_LISTED[dialect].format(name)).columns(sa.column("tenant", sa.Text), sa.column("owner", sa.Text))
+    listed = pairs.subquery(f"of_{name}")
+    return sa.select(*(listed.c[column] for column in columns))
+
+
+async def _told(
+    connection: AsyncConnection,
+    runs: Sequence[dict[str, Any]],
+    messages: Sequence[dict[str, Any]],
+    deletions: Sequence[dict[str, Any]],
+) -> list[Change]:
+    """What was deleted before what is there: a transcript that was cleared may have rows again."""
+    waiting: dict[str, list[Input]] = {}
+    if runs:
+        for item in await connection.execute(_waiting, {"runs": [row["id"] for row in runs]}):
+            waiting.setdefault(item.run_id, []).append(Input(**item._mapping))
+    told = [
+        *(_change(row, _value(Deletion, row)) for row in deletions),
+        *(_change(row, _changed_run(row, waiting.get(row["id"], ()))) for row in runs),
+        *(_change(row, _value(Message, row)) for row in messages),
+    ]
+    return sorted(told, key=lambda change: change.mark)
+
+
+def _changed_run(row: Mapping[str, Any], waiting: Sequence[Input]) -> ChangedRun:
+    return ChangedRun(run=_value(Run, row), stream_id=row["stream_id"], waiting=tuple(waiting))
+
+
+def _value(kind: type[Value], row: Mapping[str, Any]) -> Value:
+    return kind(**{field.name: row[field.name] for field in fields(kind)})
+
+
+def _change(row: Mapping[str, Any], what: ChangedRun | Message | Deletion) -> Change:
+    return Change(mark=row["changed_xid"], tenant_id=row["tenant_id"], user_id=row["user_id"], what=what)

@@ -1,0 +1,49 @@
+"""The wake-up for feeds: that something was committed, on one channel that all gateways hear. It may be lost."""
+
+import asyncio
+
+import structlog
+from redis.asyncio import Redis
+
+from runyard.errors import StoreUnavailable
+from runyard.streams.connect import answered
+
+APART_S = 0.1
+"""At most ten a second from a process, however many its commits."""
+
+AWAY_S = 5.0
+
+log = structlog.get_logger()
+
+
+def changes_channel(prefix: str) -> str:
+    return f"{prefix}:changes"
+
+
+class Announcer:
+    """`changed` costs a flag; whoever made it runs it."""
+
+    def __init__(self, client: Redis, *, prefix: str) -> None:
+        self._client = client
+        self._channel = changes_channel(prefix)
+        self._changed = asyncio.Event()
+
+    def changed(self) -> None:
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled. Redis away: gateways look by themselves."""
+        told = False
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                async with answered():
+                    await self._client.publish(self._channel, b"")
+                told = False
+                await asyncio.sleep(APART_S)
+            except StoreUnavailable as error:
+                if not told:
+                    log.warning("changes not announced", error=str(error))
+                told = True
+                await asyncio.sleep(AWAY_S)
