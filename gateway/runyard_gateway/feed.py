@@ -250,15 +250,22 @@ def _encoded(changes: Iterable[Change]) -> Iterable[tuple[int, bytes]]:
 
 
 def _event(change: Change, number: int) -> bytes:
-    match change.what:
-        case ChangedRun(run=run, stream_id=stream_id, waiting=waiting):
-            name, view = "run", run_view(run, stream_id=stream_id, waiting=waiting)
-        case Message() as message:
-            name, view = "message", message_view(message)
-        case Deletion(run_id=run_id, whole_run=whole_run, deleted_at=at):
-            what = "run" if whole_run else "messages"
-            name, view = "deleted", {"runId": run_id, "what": what, "deletedAt": to_iso(at)}
+    name, view = _told(change.what)
     return encode(Frame(number, name, orjson.dumps(view)))
+
+
+def _told(what: ChangedRun | Message | Deletion) -> tuple[str, object]:
+    match what:
+        case ChangedRun(run=run, stream_id=stream_id, waiting=waiting):
+            return "run", run_view(run, stream_id=stream_id, waiting=waiting)
+        case Message():
+            return "message", message_view(what)
+        case Deletion(run_id=run_id, whole_run=whole_run, deleted_at=at):
+            return "deleted", {
+                "runId": run_id,
+                "what": "run" if whole_run else "messages",
+                "deletedAt": to_iso(at),
+            }
 
 
 async def _ends(connection: AsyncConnection) -> tuple[Horizon, int]:
