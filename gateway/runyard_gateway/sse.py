@@ -6,7 +6,7 @@ https://html.spec.whatwg.org/multipage/server-sent-events.html
 import asyncio
 import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import orjson
@@ -14,10 +14,14 @@ from starlette.types import Receive, Scope, Send
 
 from runyard.errors import RunyardError
 from runyard.frames import Frame, FrameEvent
+from runyard_gateway.http_protocol import CHUNKS
 
 HEARTBEAT = b": hb\n\n"
 HEARTBEAT_S = 15.0
 """Proxies cut a silent answer after 60 s or less; a reader that hears nothing for some heartbeats reconnects."""
+
+WRITE_BYTES = 65_536
+"""How much one write takes, unless one frame is larger. A reader that stalls holds about two of them in the process."""
 
 RETRY_MS = (1000, 3000)
 """When a gateway goes, its readers come back spread over this long."""
@@ -46,6 +50,8 @@ class Pulled(Protocol):
 
     async def pull(self, cursor: int, timeout_s: float) -> Chunk: ...
 
+    def write_by(self, write: Callable[[bytes], bool]) -> None: ...
+
     def interrupt(self) -> None: ...
 
 
@@ -63,6 +69,16 @@ def encode(frame: Frame) -> bytes:
     number = b"id: %d\n" % seq if seq else b""
     kind = b"event: %b\n" % event.encode() if event else b""
     return b"%b%bdata: %b\n\n" % (number, kind, data)
+
+
+def fitting(encoded: Sequence[bytes]) -> int:
+    """How many of these one write takes: at least the first."""
+    size_bytes = 0
+    for count, each in enumerate(encoded):
+        size_bytes += len(each)
+        if size_bytes > WRITE_BYTES:
+            return max(count, 1)
+    return len(encoded)
 
 
 def encode_error(error: RunyardError, request_id: str | None = None) -> bytes:
@@ -105,6 +121,8 @@ async def stream_sse(
     if scope["method"] == "HEAD":
         await send({"type": "http.response.body", "body": b""})
         return
+    if (write := scope.get("extensions", {}).get(CHUNKS)) is not None:
+        tail.write_by(write)
     gone = asyncio.create_task(disconnected(receive))
     gone.add_done_callback(lambda _: tail.interrupt())
     try:

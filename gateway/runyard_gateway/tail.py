@@ -7,9 +7,9 @@ from enum import StrEnum
 
 from runyard.errors import RunyardError, StoreUnavailable, StreamGone
 from runyard.frames import Frame
-from runyard.streams.reader import FrameReader, StreamState
-from runyard_gateway.sse import Chunk, encode
-from runyard_gateway.window import Window
+from runyard.streams.reader import PAGE, FrameReader, StreamState
+from runyard_gateway.sse import Chunk, encode, fitting
+from runyard_gateway.window import Piece, Window
 
 RETRY_S = 0.5
 """Between two reads of frames that ought to be there and are not, or could not be read."""
@@ -38,7 +38,10 @@ class Tail:
         self._noticed: bytes | None = None
         self._interrupted = False
         self._failure: RunyardError | None = None
+        self._write: Callable[[bytes], bool] | None = None
+        self._page = PAGE
         self._waiting: asyncio.Future[None] | None = None
+        self._timeout_s = 0.0
         self._deadline_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_s = 0.0
@@ -67,7 +70,7 @@ class Tail:
         return Position.READABLE
 
     async def pull(self, cursor: int, timeout_s: float) -> Chunk:
-        """All that is pending after `cursor`, at most one page of what is older than the window; waits for the first.
+        """What is pending after `cursor`, as much as one write takes; waits for the first.
 
         An empty chunk that is not `ended`: nothing came for `timeout_s`. A cursor beyond the tip waits until the
         stream gets there, or closes. While Redis is away, or has lost the stream, nothing comes.
@@ -78,8 +81,10 @@ class Tail:
         """
         loop = asyncio.get_running_loop()
         self.cursor = cursor
+        self._timeout_s = timeout_s
         self._deadline_s = loop.time() + timeout_s
         while True:
+            cursor = self.cursor  # what was written past this call is behind the reader
             if self._failure is not None:
                 raise self._failure
             if self._interrupted or self._draining():
@@ -91,6 +96,24 @@ class Tail:
             if loop.time() >= self._deadline_s:
                 return Chunk(b"", cursor, ended=False)
             await self._wait(RETRY_S if behind else None)
+
+    def write_by(self, write: Callable[[bytes], bool]) -> None:
+        """The way past `pull`: from now on a reader that waits is written to as soon as something is published.
+
+        `write` is given a chunk of the answer's body and says whether it went out; otherwise `pull` returns it.
+        """
+        self._write = write
+
+    def take(self, piece: Piece, chunk: bytes) -> bool:
+        """Of the window's: see `Watcher`."""
+        waiting = self._waiting
+        if self._write is None or waiting is None or waiting.done() or self.cursor != piece.after:
+            return False
+        if not self._write(chunk):
+            return False
+        self.cursor = piece.last
+        self._deadline_s = waiting.get_loop().time() + self._timeout_s
+        return True
 
     def interrupt(self) -> None:
         """The reader has left: every pull ends at once from now on."""
@@ -116,7 +139,8 @@ class Tail:
         if window.farewell is not None:
             return Chunk(window.farewell, cursor, ended=True)
         if cursor < window.last:
-            return Chunk(window.after(cursor), window.last, ended=window.closed)
+            piece = window.after(cursor)
+            return Chunk(piece.body, piece.last, ended=window.closed and piece.last == window.last)
         if window.closed:
             return Chunk(b"", cursor, ended=True)
         if window.notice is not self._noticed:
@@ -126,17 +150,25 @@ class Tail:
 
     async def _read_back(self, cursor: int) -> Chunk | None:
         try:
-            frames = await self._reader.read(self._window.stream_id, cursor)
+            frames = await self._reader.read(self._window.stream_id, cursor, self._page)
             if frames and frames[0].seq == cursor + 1:
-                return _chunk(frames)
+                return self._chunk(frames)
             info = await self._reader.info(self._window.stream_id)
         except StoreUnavailable:
             return None
         if info is not None and info.has_lost(cursor):
             raise _gone(info.first)
         if frames and info is not None and frames[0].seq == info.base:
-            return _chunk(frames)
+            return self._chunk(frames)
         return None  # nothing yet; or the stream was lost or begun anew between the two, and is read again
+
+    def _chunk(self, frames: list[Frame]) -> Chunk:
+        """As many as one write takes, though the others were read in vain: the next page is of as many."""
+        encoded = [encode(frame) for frame in frames]
+        count = fitting(encoded)
+        self._page = count if count < len(frames) else min(2 * self._page, PAGE)
+        last = frames[count - 1]
+        return Chunk(b"".join(encoded[:count]), last.seq, ended=last.is_terminal)
 
     async def _wait(self, at_most_s: float | None) -> None:
         self._listen()
@@ -165,11 +197,6 @@ class Tail:
             self._timer.cancel()
         self._timer_at_s = self._deadline_s
         self._timer = asyncio.get_running_loop().call_at(self._deadline_s, self._on_timer)
-
-
-def _chunk(frames: list[Frame]) -> Chunk:
-    last = frames[-1]
-    return Chunk(b"".join(map(encode, frames)), last.seq, ended=last.is_terminal)
 
 
 def _gone(oldest_seq: int) -> StreamGone:

@@ -1,11 +1,12 @@
 """The newest frames of one watched stream, encoded once for all who watch it."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from runyard.frames import Frame
 from runyard.streams.reader import StreamInfo, StreamState
-from runyard_gateway.sse import encode
+from runyard_gateway.http_protocol import as_chunk
+from runyard_gateway.sse import encode, fitting
 
 WINDOW_BYTES = 1_048_576
 """Readers further behind than this read pages from Redis; most windows are near empty, see `forget`."""
@@ -13,10 +14,26 @@ WINDOW_BYTES = 1_048_576
 FRAME_OVERHEAD_BYTES = 64  # a bytes object and its place in a list
 
 
+class Piece(NamedTuple):
+    """Frames `after + 1` to `last`, encoded, of a window that reached to `tip` when they were joined."""
+
+    after: int
+    tip: int
+    last: int
+    body: bytes
+
+
+NO_PIECE = Piece(0, 0, 0, b"")
+
+
 class Watcher(Protocol):
     cursor: int
 
     def wake(self) -> None: ...
+
+    def take(self, piece: Piece, chunk: bytes) -> bool:
+        """Whether the watcher has it already: it waited for just this, and could be given it at once."""
+        ...
 
 
 class Window:
@@ -44,13 +61,13 @@ class Window:
         """The same, or when Redis was asked last."""
         self._encoded: list[bytes] = []
         self._size_bytes = 0
-        self._joined: tuple[int, int, bytes] = (0, 0, b"")
+        self._joined = NO_PIECE
 
     def absorb(self, frames: Sequence[Frame], now_s: float) -> None:
         """A published batch: contiguous, not empty."""
         self.heard_at_s = self.known_at_s = now_s
         self.notice = None
-        first, last = frames[0].seq, frames[-1].seq
+        first, last, had = frames[0].seq, frames[-1].seq, self.last
         if last <= self.last:
             return
         if first > self.last + 1:
@@ -64,7 +81,10 @@ class Window:
         self.closed = frames[-1].is_terminal
         if self._size_bytes > WINDOW_BYTES:
             self._shrink()
-        self.wake()
+        if first > had + 1 or self.closed:
+            self.wake()
+        else:
+            self._hand_out(had)
 
     def learn(self, info: StreamInfo | None, now_s: float) -> None:
         """What Redis holds: batches that were not heard of are found by their readers."""
@@ -77,18 +97,23 @@ class Window:
         self.closed = self.closed or info.state is StreamState.CLOSED
         self.wake()
 
-    def after(self, cursor: int) -> bytes:
-        """All from `cursor + 1` on; `start <= cursor < last`. Joined once for all readers at the same place."""
+    def after(self, cursor: int) -> Piece:
+        """From `cursor + 1` on, as much as one write takes; `start <= cursor < last`.
+
+        Joined once for all readers at the same place.
+        """
         if self._joined[:2] != (cursor, self.last):
-            self._joined = (cursor, self.last, b"".join(self._encoded[cursor - self.start :]))
-        return self._joined[2]
+            encoded = self._encoded[cursor - self.start :]
+            count = fitting(encoded)
+            self._joined = Piece(cursor, self.last, cursor + count, b"".join(encoded[:count]))
+        return self._joined
 
     def forget(self) -> None:
         """Drop what all watchers have."""
         if not self._encoded:
             return
         cursor = min((watcher.cursor for watcher in self.watchers), default=self.last)
-        self._joined = (0, 0, b"")
+        self._joined = NO_PIECE
         if cursor > self.start:
             self._drop(min(cursor, self.last) - self.start)
 
@@ -100,6 +125,17 @@ class Window:
     def end_with(self, farewell: bytes) -> None:
         self.farewell = farewell
         self.wake()
+
+    def _hand_out(self, had: int) -> None:
+        """What came after `had`: whoever waits there is given it, the others are woken."""
+        piece = self.after(had) if had >= self.start else NO_PIECE
+        if piece.last < self.last:  # more than one write takes
+            self.wake()
+            return
+        chunk = as_chunk(piece.body)
+        for watcher in self.watchers:
+            if not watcher.take(piece, chunk):
+                watcher.wake()
 
     def _begin_after(self, seq: int) -> None:
         self._encoded.clear()

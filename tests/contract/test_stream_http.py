@@ -17,8 +17,11 @@ from runyard.frames import Payload, event_payload, text_payload
 from runyard.streams.connect import CONNECTIONS_MAX, connect
 from runyard.streams.ops import Append, Close, Open
 from runyard.streams.store import FrameStore
+from runyard_gateway.http_protocol import HttpProtocol
 from runyard_gateway.hub import Hub
-from runyard_gateway.sse import stream_sse
+from runyard_gateway.server import listen
+from runyard_gateway.sse import HEARTBEAT, WRITE_BYTES, Chunk, stream_sse
+from runyard_gateway.tail import Tail
 
 pytestmark = pytest.mark.anyio
 
@@ -39,10 +42,15 @@ class Served:
     store: FrameStore
     address: tuple[str, int]
     client: Redis
+    server: uvicorn.Server
 
     @contextlib.asynccontextmanager
-    async def get(self, path: str) -> AsyncIterator["Reader"]:
-        reader, writer = await asyncio.open_connection(*self.address)
+    async def get(self, path: str, *, receives_bytes: int | None = None) -> AsyncIterator["Reader"]:
+        """`receives_bytes`: what the kernel takes for a reader that does not read."""
+        client = (
+            socket.create_connection(self.address) if receives_bytes is None else narrow(self.address, receives_bytes)
+        )
+        reader, writer = await asyncio.open_connection(sock=client)
         writer.write(f"GET {path} HTTP/1.1\r\nhost: test\r\n\r\n".encode())
         try:
             yield Reader(reader=reader, writer=writer)
@@ -118,10 +126,11 @@ async def served() -> AsyncIterator[Served]:
             async with hub.watch(stream_id) as tail:
                 await stream_sse(scope, receive, send, tail, int(cursor or 0), headers=[])
 
-        listener = socket.create_server(("127.0.0.1", 0))
-        server = Server(uvicorn.Config(app, lifespan="off", log_config=None, access_log=False, ws="none"))
+        listener = listen("127.0.0.1", 0)
+        config = uvicorn.Config(app, http=HttpProtocol, lifespan="off", log_config=None, access_log=False, ws="none")
+        server = Server(config)
         running = [asyncio.create_task(hub.run()), asyncio.create_task(server.serve([listener]))]
-        yield Served(hub=hub, store=store, address=listener.getsockname()[:2], client=client)
+        yield Served(hub=hub, store=store, address=listener.getsockname()[:2], client=client, server=server)
         hub.drain()
         server.should_exit = True
         await running[1]
@@ -129,6 +138,13 @@ async def served() -> AsyncIterator[Served]:
         with contextlib.suppress(asyncio.CancelledError):
             await running[0]
         await client.aclose()
+
+
+def narrow(address: tuple[str, int], receives_bytes: int) -> socket.socket:
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receives_bytes)  # before it tells the peer
+    client.connect(address)
+    return client
 
 
 def words(count: int) -> list[Payload]:
@@ -181,6 +197,79 @@ async def test_a_reader_that_stalls_gets_everything_when_it_reads_on(served: Ser
             await served.write("st_1", *[text_payload("x" * 1000)] * 100)
         await served.close("st_1")
         assert [event.seq for event in await stalled.events()] == list(range(1, 3002))
+
+
+async def test_readers_that_stall_hold_little_and_lose_nothing(served: Served) -> None:
+    """One is far behind and reads pages from Redis, one follows the window until it takes no more."""
+    held_bytes = 2 * WRITE_BYTES + 10_000
+    await served.write("st_1", *[text_payload("x" * 1000)] * 1500)
+    async with (
+        asyncio.timeout(GUARD_S),
+        served.get("/st_1", receives_bytes=4096) as behind,
+        served.get("/st_1/1500", receives_bytes=4096) as following,
+    ):
+        await following.head()
+        for _ in range(20):
+            await served.write("st_1", *[text_payload("y" * 2000)] * 40)
+        while len(paused := [each for each in connections(served) if each.flow.write_paused]) < 2:  # noqa: ASYNC110 (the kernel sets no event of ours)
+            await asyncio.sleep(0.005)
+        for _ in range(10):
+            await served.write("st_1", text_payload("z" * 60_000))
+            assert [each.transport.get_write_buffer_size() <= held_bytes for each in paused] == [True, True]
+        await served.close("st_1")
+        assert [event.seq for event in await behind.events()] == list(range(1, 2312))
+        assert [event.seq for event in await following.rest()] == list(range(1501, 2312))
+
+
+def connections(served: Served) -> list[HttpProtocol]:
+    return [each for each in served.server.server_state.connections if isinstance(each, HttpProtocol)]
+
+
+async def test_those_who_wait_are_written_to_without_a_turn_of_their_tasks(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And get each frame once, though some of it came the other way: before they waited, and at the end."""
+    pulls = 0
+    pull = Tail.pull
+
+    async def counted(tail: Tail, cursor: int, timeout_s: float) -> Chunk:
+        nonlocal pulls
+        pulls += 1
+        return await pull(tail, cursor, timeout_s)
+
+    monkeypatch.setattr(Tail, "pull", counted)
+    async with asyncio.timeout(GUARD_S), contextlib.AsyncExitStack() as exits:
+        readers = [await exits.enter_async_context(served.get("/st_1")) for _ in range(10)]
+        for reader in readers:
+            await reader.head()
+            await reader.chunk()
+        for number in range(50):
+            await served.write("st_1", text_payload(f"{number}\n"), event_payload("note", {"number": number}))
+        await served.close("st_1")
+        for reader in readers:
+            events = await reader.rest()
+            assert [event.seq for event in events] == list(range(1, 102))
+            assert "".join(event.data for event in events if not event.type) == "".join(f"{n}\n" for n in range(50))
+    assert pulls < 10 * len(readers)
+
+
+@pytest.mark.usefixtures("short_heartbeat")
+async def test_a_heartbeat_follows_a_frame_however_it_was_written(served: Served) -> None:
+    await served.write("st_1", text_payload("a"))
+    async with asyncio.timeout(GUARD_S), served.get("/st_1/1") as reader:
+        await reader.head()
+        for seq in (2, 3):
+            while await reader.chunk() != HEARTBEAT:
+                pass
+            await served.write("st_1", text_payload("w"))
+            while not (chunk := await reader.chunk()).startswith(b"id: "):
+                assert chunk == HEARTBEAT
+            assert chunk == b"id: %d\ndata: w\n\n" % seq
+
+
+@pytest.fixture
+def short_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(stream_sse.__kwdefaults__, "heartbeat_s", 0.1)
 
 
 async def test_draining_ends_open_answers_without_a_terminal_frame(served: Served) -> None:
