@@ -7,7 +7,7 @@ import asyncio
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import orjson
 from starlette.types import Receive, Scope, Send
@@ -50,9 +50,14 @@ class Pulled(Protocol):
 
     async def pull(self, cursor: int, timeout_s: float) -> Chunk: ...
 
-    def write_by(self, write: Callable[[bytes], bool]) -> None: ...
-
     def interrupt(self) -> None: ...
+
+
+@runtime_checkable
+class WrittenPast(Protocol):
+    """What is pulled from may also be able to write by itself, while its reader waits."""
+
+    def write_by(self, write: Callable[[bytes], bool]) -> None: ...
 
 
 def encode(frame: Frame) -> bytes:
@@ -121,8 +126,8 @@ async def stream_sse(
     if scope["method"] == "HEAD":
         await send({"type": "http.response.body", "body": b""})
         return
-    if (write := scope.get("extensions", {}).get(CHUNKS)) is not None:
-        tail.write_by(write)
+    if CHUNKS in scope.get("extensions", {}) and isinstance(tail, WrittenPast):
+        tail.write_by(scope["extensions"][CHUNKS])
     gone = asyncio.create_task(disconnected(receive))
     gone.add_done_callback(lambda _: tail.interrupt())
     try:
