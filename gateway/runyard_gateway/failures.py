@@ -6,7 +6,7 @@ import orjson
 import structlog
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runyard.errors import InternalError, MethodNotAllowed, RateLimited, RouteNotFound, RunyardError, Unauthenticated
@@ -44,6 +44,8 @@ class Failures:
 
         try:
             await self._app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            log.info("caller left before the end of the request", request_id=request_id, path=scope["path"])
         except Exception as error:
             failure = _failure(error, request_id, scope)
             if began:

@@ -6,10 +6,9 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-ServedApp = Any
-"""An ASGI application in uvicorn's own types, which are not starlette's."""
+from runyard_gateway.guarded_protocol import GuardedProtocol, ServedApp
 
 CHUNKS = "runyard.chunks"
 """The ASGI extension of this server: a `Callable[[bytes], bool]` that writes a chunk (`as_chunk`) of a body whose
@@ -21,7 +20,7 @@ STALLED_S = 1.5
 off: the end of their stream would not reach them either, and they come back by cursor."""
 
 
-class HttpProtocol(HttpToolsProtocol):
+class HttpProtocol(GuardedProtocol):
     """An answer to HTTP/1.0 comes without chunks and ends with the connection (RFC 9112, section 6.1).
 
     uvicorn closes the connection, but sends the chunks all the same, which such a client takes for content.

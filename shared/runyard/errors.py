@@ -132,6 +132,14 @@ class MethodNotAllowed(CallerError):
     status = 405
 
 
+class RequestTimeout(CallerError):
+    """The request did not come to its end in time; nothing was done."""
+
+    code = "REQUEST_TIMEOUT"
+    status = 408
+    retryable = True
+
+
 class AgentMismatch(CallerError):
     code = "AGENT_MISMATCH"
     status = 409

@@ -30,6 +30,10 @@ class Wire:
         self._writer.write("\r\n".join([*lines, "", ""]).encode() + body)
         await self._writer.drain()
 
+    async def send_raw(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
     async def head(self) -> Head:
         async with asyncio.timeout(GUARD_S):
             lines = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")

@@ -8,6 +8,7 @@ from tests.clients.api import Api
 from tests.clients.wire import wire
 from tests.integration.fixtures import on_sqlite
 from tests.integration.stack import Stack
+from tests.standin import says
 
 pytestmark = [pytest.mark.anyio, on_sqlite]
 
@@ -120,6 +121,21 @@ async def test_nesting_that_no_store_takes(api: Api, depth: int, place: str) -> 
     error_of(await api.call("POST", START, content=f"{{{nested}}}"), 400, "INVALID_ARGS")
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"input": [1] * 300_000},
+        {"messages": [{}] * 900},
+        {"messages": [{f"k{key}": 1 for key in range(50)}] * 900},
+        {"as": {f"k{key}": 1 for key in range(60_000)}},
+        {f"k{key}": 1 for key in range(60_000)},
+    ],
+    ids=["input", "messages", "fields-of-messages", "fields-of-as", "fields"],
+)
+async def test_a_body_that_is_wrong_everywhere_is_answered_in_a_few_words(api: Api, body: dict[str, Any]) -> None:
+    assert len(error_of(await api.post(START, body), 400, "INVALID_ARGS")["message"]) < 1000
+
+
 async def test_a_body_that_is_too_large(api: Api) -> None:
     body = json.dumps({"input": "x" * 1_048_576})
     error = error_of(await api.call("POST", START, content=body), 413, "PAYLOAD_TOO_LARGE")
@@ -133,6 +149,59 @@ async def test_a_body_that_says_it_is_too_large_is_not_read(stack: Stack, api: A
         head = await link.head()
         assert head.status == 413
         assert json.loads(await link.body(head))["error"]["code"] == "PAYLOAD_TOO_LARGE"
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    ["GET", "GET /\N{LATIN SMALL LETTER E WITH ACUTE} HTTP/1.1", "PRI * HTTP/2.0", "CONNECT x:80 HTTP/1.1"],
+)
+async def test_what_is_no_http_is_told_so_like_everything_else(stack: Stack, request_line: str) -> None:
+    async with wire(stack.gateway.host, stack.gateway.port) as link:
+        await link.send(request_line, {"Host": "x"})
+        head = await link.head()
+        error = json.loads(await link.body(head))["error"]
+        assert (head.status, error["code"]) == (400, "INVALID_ARGS")
+        assert error["requestId"] == head.headers["x-request-id"]
+        assert await link.to_the_end() == b""
+
+
+async def test_a_head_that_is_too_large(stack: Stack) -> None:
+    async with wire(stack.gateway.host, stack.gateway.port) as link:
+        await link.send("GET /healthz HTTP/1.1", {"Host": "x", "Cookie": "c" * 70_000})
+        head = await link.head()
+        assert (head.status, json.loads(await link.body(head))["error"]["code"]) == (413, "PAYLOAD_TOO_LARGE")
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_an_offer_to_upgrade_costs_no_body(stack: Stack, chunked: bool) -> None:
+    """RFC 9110, section 7.8. Java's client offers HTTP/2 with its first request."""
+    api = stack.gateway.user()
+    stack.standin.answers(says("one"), says("two"))
+    body = b'{"input": "go"}'
+    offer = {
+        "Host": "x",
+        "Connection": "Upgrade, HTTP2-Settings",
+        "Upgrade": "h2c",
+        "HTTP2-Settings": "",
+        **api.headers,
+    }
+    if chunked:
+        offer["Transfer-Encoding"] = "chunked"
+    async with wire(stack.gateway.host, stack.gateway.port) as link:
+        for said in ("one", "two"):
+            await link.send(f"POST {START} HTTP/1.1", offer | {"Prefer": "wait=30"}, b"" if chunked else body)
+            if chunked:
+                await link.send_raw(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+            head = await link.head()
+            assert (head.status, json.loads(await link.body(head))["text"]) == (200, said)
+
+
+async def test_a_caller_who_leaves_in_the_middle_of_a_request_is_no_fault(stack: Stack, api: Api) -> None:
+    async with wire(stack.gateway.host, stack.gateway.port) as link:
+        await link.send(f"POST {START} HTTP/1.1", {"Host": "x", "Content-Length": "100", **api.headers})
+        await link.send_raw(b"{")
+    await stack.gateway.process.logged("caller left before the end of the request")
+    assert stack.gateway.process.complaints() == []
 
 
 @pytest.mark.parametrize(

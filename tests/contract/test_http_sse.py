@@ -193,6 +193,28 @@ async def test_an_answer_of_json_to_http_1_0_has_its_length(stack: Stack) -> Non
         assert await link.to_the_end() == b""
 
 
+async def test_a_reader_who_sent_another_request_is_missed_as_well(stack: Stack, unique: str) -> None:
+    stack.standin.answers(says("half ", hold(unique), "whole"))
+    api = stack.gateway.user()
+    async with api.streaming("talker") as reading:
+        await reading.until_text("half ")
+    channel = f"{stack.backing.prefix}:live:{reading.stream_id}"
+    headers = {"Host": "x", **api.headers}
+    async with wire(stack.gateway.host, stack.gateway.port) as link:
+        await link.send(f"GET /v1/streams/{reading.stream_id} HTTP/1.1", headers)
+        await link.send("GET /healthz HTTP/1.1", headers)
+        assert (await link.head()).status == 200
+        await eventually(lambda: watchers(stack, channel), "subscription")
+    await eventually(lambda: not watchers(stack, channel), "end of it")
+    stack.standin.gate(unique).release()
+    assert stack.gateway.process.complaints() == []
+
+
+def watchers(stack: Stack, channel: str) -> int:
+    ((_, count),) = stack.redis.pubsub_numsub(channel)
+    return int(count)
+
+
 async def test_a_disconnect_never_cancels(stack: Stack, unique: str) -> None:
     stack.standin.answers(says("half ", hold(unique), "whole"))
     api = stack.gateway.user()

@@ -1,0 +1,56 @@
+"""How much of a request's head may come, and how slowly a request: a caller that stalls must not hold a place for ever.
+
+What counts is kept here; `guarded_protocol.py` asks at each read, and closes.
+"""
+
+HEAD_MAX_BYTES = 65_536
+"""Of the request line, the headers and the trailers together. Proxies take less: nginx 32 KiB, AWS's balancer 64 K."""
+
+GRACE_S = 20.0
+MIN_RATE = 500
+"""Bytes a second, behind the grace. https://httpd.apache.org/docs/2.4/mod/mod_reqtimeout.html, its defaults."""
+
+
+class Reception:
+    """Of one request at a time, on one connection. Times are the event loop's, in seconds."""
+
+    def __init__(self) -> None:
+        self.is_owed = False
+        """The caller has begun a request and not ended it."""
+        self._began_s = 0.0
+        self._received_bytes = 0
+        self._head_bytes = 0
+        self._unread_bytes = 0
+
+    @property
+    def is_head_too_large(self) -> bool:
+        return self._head_bytes + self._unread_bytes > HEAD_MAX_BYTES
+
+    def begin(self, now_s: float) -> None:
+        self.is_owed = True
+        self._began_s = now_s
+        self._received_bytes = self._head_bytes = self._unread_bytes = 0
+
+    def read(self, size_bytes: int) -> None:
+        """So much came. Until `head` or `body` tells what it was, it is part of a field that has no end yet."""
+        self._received_bytes += size_bytes
+        self._unread_bytes += size_bytes
+
+    def head(self, size_bytes: int) -> None:
+        self._head_bytes += size_bytes
+        self._unread_bytes = 0
+
+    def body(self) -> None:
+        self._unread_bytes = 0
+
+    def end(self) -> None:
+        self.is_owed = False
+
+    def forgive(self, now_s: float) -> None:
+        """What held it up was not the caller's fault: its time begins anew."""
+        self._began_s = now_s
+
+    def left_s(self, now_s: float, *, is_answered: bool) -> float:
+        """Until it has to be there. A request that has its answer already is not waited for beyond the grace."""
+        earned_s = 0.0 if is_answered else self._received_bytes / MIN_RATE
+        return self._began_s + GRACE_S + earned_s - now_s
