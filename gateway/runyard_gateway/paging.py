@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import orjson
 
 from runyard.errors import InvalidArgs
+from runyard.text import clean_text
 
 Listing = Sequence[str | None]
 """What a list is known by: its name, whose it is, its filters, its order. A cursor fits no other list."""
@@ -21,20 +22,30 @@ def seal(listing: Listing, *position: int | str) -> str:
 
 
 def unseal(listing: Listing, cursor: str) -> list[int | str]:
-    """The position in a cursor of this list.
+    """The position in a cursor of this list: of numbers and text that a database takes, whoever made it.
 
     Raises:
         InvalidArgs: it was changed, or is another list's.
     """
     try:
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        checksum, body = raw[:4], raw[4:]
+        position = orjson.loads(body)
     except ValueError:
-        raw = b""
-    checksum, body = raw[:4], raw[4:]
-    if checksum != _checksum(listing, body):
-        raise InvalidArgs("cursor is not one that this list gave", fields=["cursor"])
-    position: list[int | str] = orjson.loads(body)
+        raise _not_of_this_list() from None
+    if checksum != _checksum(listing, body) or not isinstance(position, list) or not all(map(_is_storable, position)):
+        raise _not_of_this_list()
     return position
+
+
+def _is_storable(part: object) -> bool:
+    if isinstance(part, str):
+        return part == clean_text(part)
+    return type(part) is int and abs(part) < 2**63
+
+
+def _not_of_this_list() -> InvalidArgs:
+    return InvalidArgs("cursor is not one that this list gave", fields=["cursor"])
 
 
 def _checksum(listing: Listing, body: bytes) -> bytes:

@@ -14,6 +14,9 @@ from runyard.text import clean_text
 
 METADATA = "metadata."
 METADATA_FILTERS_MAX = 10
+DIGITS_MAX = 10
+"""Of a whole number: `int` refuses some thousands of them by an error of its own."""
+
 _METADATA_KEY = re.compile(r'[^"\\]{1,256}', re.DOTALL)
 
 
@@ -58,7 +61,8 @@ class WholeNumber(Parameter):
         given = self.given(request)
         if given is None:
             return self.default
-        if not given.isascii() or not given.isdigit() or not self.low <= int(given[:10]) <= self.high:
+        is_whole = given.isascii() and given.isdigit() and len(given) <= DIGITS_MAX
+        if not is_whole or not self.low <= int(given) <= self.high:
             raise InvalidArgs(f"{self.name} must be a whole number from {self.low} to {self.high}", fields=[self.name])
         return int(given)
 

@@ -28,11 +28,14 @@ NESTING_MAX = 100
 WAIT_MAX_S = 60
 CALL_KEY_MAX = 255
 MESSAGES_MAX = 1000
+PROBLEMS_MAX = 100
+"""Beyond, what is wrong with a body is not told one by one: it may be so in as many places as the body has bytes."""
 
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?:$|[,;])", re.IGNORECASE)
 
 Model = TypeVar("Model", bound=BaseModel)
 Name = Annotated[str, StringConstraints(min_length=1, max_length=NAME_MAX)]
+Blocks = Annotated[list[dict[str, Any]], Field(fail_fast=True)]
 
 
 class _Body(BaseModel):
@@ -53,7 +56,7 @@ class MessageIn(_Body):
     """One message of a history, in the Messages API's form."""
 
     role: Literal["user", "assistant"]
-    content: str | list[dict[str, Any]]
+    content: str | Blocks
 
     @property
     def is_plain(self) -> bool:
@@ -65,7 +68,7 @@ class MessageIn(_Body):
         return HistoryMessage(role=self.role, content=self.content)
 
 
-Messages = Annotated[list[MessageIn], Field(min_length=1, max_length=MESSAGES_MAX)]
+Messages = Annotated[list[MessageIn], Field(min_length=1, max_length=MESSAGES_MAX, fail_fast=True)]
 Metadata = Annotated[dict[str, Any], AfterValidator(partial(_small, "metadata", METADATA_MAX_BYTES))]
 Context = Annotated[dict[str, Any], AfterValidator(partial(_small, "context", CONTEXT_MAX_BYTES))]
 Title = Annotated[str, StringConstraints(max_length=TITLE_MAX)]
@@ -96,7 +99,7 @@ class _ForUser(_Body):
 class ContinueRun(_ForUser):
     """`POST /v1/runs/{id}/input`. The options count for a new invocation; one that is steered has its own."""
 
-    input: str | list[dict[str, Any]] | None = None
+    input: str | Blocks | None = None
     messages: Messages | None = None
     if_busy: Literal["steer", "reject", "cancel"] | None = None
     model: Name | None = None
@@ -220,6 +223,8 @@ async def read_body(request: Request, model: type[Model], *, limit_bytes: int) -
     try:
         return model.model_validate(body)
     except ValidationError as error:
+        if error.error_count() > PROBLEMS_MAX:
+            raise InvalidArgs("most of the body is wrong: unknown fields, or values of the wrong type") from None
         named = [(_field(item["loc"]), item) for item in error.errors()]
         problems = [_explain(name, item["type"], item["msg"]) for name, item in named]
         fields = sorted({name for name, _ in named if name})

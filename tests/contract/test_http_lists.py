@@ -1,7 +1,9 @@
 """Lists, page by page: each row once, in order, and no cursor or limit that is not theirs."""
 
 import base64
+import json
 import secrets
+import zlib
 from typing import Any
 
 import pytest
@@ -154,7 +156,8 @@ async def test_invocations_are_listed_newest_first(stack: Stack) -> None:
     assert ids == sorted((result["invocationId"] for result in results), reverse=True)
 
 
-BAD_LIMITS = ["0", "-1", "abc", "", "1.5", "1e2", " 5", "+5", "\N{ARABIC-INDIC DIGIT THREE}", "9" * 30]
+BAD_LIMITS = ["0", "-1", "abc", "", "1.5", "1e2", " 5", "+5", "\N{ARABIC-INDIC DIGIT THREE}", "9" * 30, "9" * 5000]
+BAD_LIMITS += [f"{1:010}{0:0{digits}}" for digits in (1, 8)]
 
 
 @on_sqlite
@@ -187,6 +190,39 @@ async def test_cursors_of_others_and_changed_ones_are_refused(stack: Stack) -> N
     refused(await api.get("/v1/runs", limit=1, cursor=cursor, status="queued"), "cursor")
     for broken in (*changed(cursor), "", "x", "=", "\0", "\N{BANANA}", base64.b64encode(b"[1]").decode(), "A" * 5000):
         refused(await api.get("/v1/runs", limit=1, cursor=broken), "cursor")
+
+
+FORGED = [
+    b"1",
+    b"{}",
+    b"nothing",
+    b"[true]",
+    b"[1.5]",
+    b"[1e400]",
+    b"[9223372036854775808]",
+    b'[1,"\\u0000"]',
+    b'["\\ud800"]',
+]
+
+
+@pytest.mark.parametrize("body", FORGED)
+async def test_no_cursor_reaches_the_database_with_what_it_does_not_take(stack: Stack, body: bytes) -> None:
+    """Cursors are sealed against accidents, not against whoever makes one."""
+    api = stack.gateway.user("ann", tenant="forgers")
+    run_id = (await api.start("unserved"))["runId"]
+    listing = ["runs", "forgers", "ann", None, None, None]
+    longer = body.replace(b"]", b',"x"]')
+    for position in (body, longer):
+        refused(await api.get("/v1/runs", cursor=sealed(listing, position)), "cursor")
+        for name in (["messages", run_id, "asc"], ["invocations", run_id]):
+            refused(await api.get(f"/v1/runs/{run_id}/{name[0]}", cursor=sealed(name, position)), "cursor")
+    assert (await api.get("/v1/runs", cursor=sealed(listing, b'[1,"x"]'))).status_code == 200
+
+
+def sealed(listing: list[str | None], position: bytes) -> str:
+    """As the gateway makes them, of anything."""
+    checksum = zlib.crc32(json.dumps(listing, separators=(",", ":")).encode() + position).to_bytes(4, "big")
+    return base64.urlsafe_b64encode(checksum + position).decode().rstrip("=")
 
 
 @on_sqlite
