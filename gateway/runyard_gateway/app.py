@@ -22,14 +22,15 @@ from runyard.text import clean_json
 from runyard_gateway.answers import HEADERS
 from runyard_gateway.auth import authenticator, require_auth
 from runyard_gateway.directory import AgentDirectory
-from runyard_gateway.failures import Failures
+from runyard_gateway.failures import TELL, Failures
 from runyard_gateway.feed import Feed
 from runyard_gateway.follow_ups import FollowUps
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.hub import Hub
 from runyard_gateway.loopback import LoopbackOnly
-from runyard_gateway.operations import Described, OpenOperation, Operation
+from runyard_gateway.operations import Described, ForeignOperation, OpenOperation, Operation, anybody
 from runyard_gateway.parameters import check_query
+from runyard_gateway.protocols import pylon
 from runyard_gateway.rates import Rates
 from runyard_gateway.routes import OPERATIONS
 from runyard_gateway.routes.console import console
@@ -117,6 +118,7 @@ def build_app(gateway: Gateway) -> ASGIApp:
     routes = [
         *(_open_route(gateway, operation) for operation in PROBES),
         *(_route(gateway, operation) for operation in OPERATIONS),
+        *(_foreign_route(gateway, operation) for operation in pylon.OPERATIONS),
         *documentation(operations()),
         *console(),
     ]
@@ -130,7 +132,7 @@ def build_app(gateway: Gateway) -> ASGIApp:
             allow_origins=gateway.settings.cors_origins,
             allow_methods=["GET", "POST", "PATCH", "DELETE"],
             allow_headers=["*"],
-            expose_headers=[header.name for header in HEADERS],
+            expose_headers=[*(header.name for header in HEADERS), pylon.STREAM_ID],
         )
     return app
 
@@ -142,6 +144,15 @@ def _route(gateway: Gateway, operation: Operation) -> Route:
         principal = await operation.caller(gateway, request)
         check_query(request, operation.parameters)
         return await operation.handler(gateway, request, principal)
+
+    return Route(operation.path, endpoint, methods=[operation.method])
+
+
+def _foreign_route(gateway: Gateway, operation: ForeignOperation) -> Route:
+    async def endpoint(request: Request) -> ASGIApp:
+        request.scope[TELL] = operation.tell
+        request.scope["path_params"] = clean_json(request.path_params)
+        return await operation.handler(gateway, request, await anybody(gateway, request))
 
     return Route(operation.path, endpoint, methods=[operation.method])
 

@@ -1,6 +1,8 @@
 """The one place where an exception becomes an answer: `{"error": {"code", "message", "requestId", "retryable"}}`."""
 
+from collections.abc import Callable
 from math import ceil
+from typing import Any
 
 import orjson
 import structlog
@@ -11,6 +13,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runyard.errors import InternalError, MethodNotAllowed, RateLimited, RouteNotFound, RunyardError, Unauthenticated
 from runyard.ids import RequestId, new_request_id
+
+Tell = Callable[[RunyardError, Request], tuple[int, dict[str, Any]]]
+"""How a protocol answers a request that failed: its status and its body."""
+
+TELL = "runyard.tell"
+"""Where the scope of a request has that, for routes whose protocol is not this API's."""
 
 log = structlog.get_logger()
 
@@ -50,7 +58,8 @@ class Failures:
             failure = _failure(error, request_id, scope)
             if began:
                 raise
-            await _answer(failure, request_id, send_with_id)
+            tell: Tell = scope.get(TELL, as_ours)
+            await _answer(failure, *tell(failure, Request(scope)), send_with_id)
 
 
 def request_id_of(request: Request) -> RequestId:
@@ -76,8 +85,13 @@ def _failure(error: Exception, request_id: RequestId, scope: Scope) -> RunyardEr
             return InternalError("Internal error")
 
 
-async def _answer(failure: RunyardError, request_id: RequestId, send: Send) -> None:
-    body = orjson.dumps(failure.body(request_id))
+def as_ours(failure: RunyardError, request: Request) -> tuple[int, dict[str, Any]]:
+    """The status and the one body of this API."""
+    return failure.status, failure.body(request_id_of(request))
+
+
+async def _answer(failure: RunyardError, status: int, told: dict[str, Any], send: Send) -> None:
+    body = orjson.dumps(told)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if isinstance(failure, Unauthenticated):
         headers.append((b"www-authenticate", _challenge(failure)))
@@ -85,9 +99,9 @@ async def _answer(failure: RunyardError, request_id: RequestId, send: Send) -> N
         headers.append((b"allow", ", ".join(failure.fields["allow"]).encode()))
     if isinstance(failure, RateLimited):
         headers.append((b"retry-after", str(ceil(failure.fields["retryAfterMs"] / 1000)).encode()))
-    if failure.status == 503:  # noqa: PLR2004 - Service Unavailable
+    if status == 503:  # noqa: PLR2004 - Service Unavailable
         headers.append((b"retry-after", b"1"))
-    await send({"type": "http.response.start", "status": failure.status, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 

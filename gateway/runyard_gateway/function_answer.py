@@ -1,7 +1,7 @@
 """The answer to a function's caller who takes a stream: its stream if it streams, else its value as plain JSON."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from starlette.responses import Response
@@ -10,13 +10,13 @@ from starlette.types import Receive, Scope, Send
 from runyard.db import reads
 from runyard.db.records import Invocation, Run
 from runyard.errors import StoreUnavailable
-from runyard.frames import RESERVED_EVENTS, TERMINAL_EVENTS, FrameEvent
+from runyard.frames import RESERVED_EVENTS, Frame, FrameEvent
 from runyard.lifecycle.accept import Accepted
 from runyard.outcomes import failure_body
 from runyard_gateway.answers import json_answer
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.principal import Principal
-from runyard_gateway.sse import Pulled, disconnected, events_of, stream_sse
+from runyard_gateway.sse import Pulled, decode, disconnected, stream_sse
 from runyard_gateway.streaming import stream_headers, watching
 from runyard_gateway.views import invocation_view
 
@@ -24,7 +24,11 @@ SILENCE_S = 15.0
 """A caller who has heard nothing for so long is answered with the stream: proxies would cut a silent connection."""
 
 _UNSAID = RESERVED_EVENTS - {FrameEvent.TEXT}
-"""What the system says of every run, and not the function."""
+
+
+def is_functions_own(frame: Frame) -> bool:
+    """Not what the system says of every run."""
+    return frame.event not in _UNSAID
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +44,8 @@ class FunctionAnswer:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         stream_id = self.accepted.stream_id
         async with watching(self.gateway, stream_id, self.principal.credential) as tail:
-            plain = None if await says_something(tail, receive) else await self._plain()
+            streams = await says_something(tail, receive, is_functions_own, silence_s=SILENCE_S)
+            plain = None if streams else await self._plain()
             if plain is None:
                 headers = stream_headers(stream_id, self.headers)
                 await stream_sse(scope, receive, send, tail, 0, headers=headers, request_id=self.request_id)
@@ -70,8 +75,10 @@ def settled_answer(invocation: Invocation, run: Run, *, request_id: str, headers
     return json_answer(body, status=invocation.error.get("status", 500), headers=dict(headers))
 
 
-async def says_something(tail: Pulled, receive: Receive, *, silence_s: float = SILENCE_S) -> bool:
-    """Whether the answer is a stream; not before that is known, or nothing was said for `silence_s`."""
+async def says_something(tail: Pulled, receive: Receive, is_said: Callable[[Frame], bool], *, silence_s: float) -> bool:
+    """Whether the answer is a stream: a frame came of which `is_said` holds. Not before that is known, the client has
+    left, the process leaves, or `silence_s` are over; then it is one, too.
+    """
     now = asyncio.get_running_loop().time
     deadline, cursor, ended = now() + silence_s, 0, False
 
@@ -83,11 +90,11 @@ async def says_something(tail: Pulled, receive: Receive, *, silence_s: float = S
     try:
         while not ended and now() < deadline:
             body, cursor, ended = await tail.pull(cursor, deadline - now())
-            events = list(events_of(body))
-            if not _UNSAID.issuperset(events):
-                return True
-            if not TERMINAL_EVENTS.isdisjoint(events):
-                return False
+            for frame in decode(body):
+                if frame.is_terminal:
+                    return False
+                if is_said(frame):
+                    return True
     finally:
         gone.remove_done_callback(left)
         gone.cancel()

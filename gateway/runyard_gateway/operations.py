@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 from runyard.errors import RunyardError, Unauthenticated
 from runyard_gateway.answers import Answer
 from runyard_gateway.credentials import Lasting
+from runyard_gateway.failures import Tell
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.parameters import Parameter
 from runyard_gateway.principal import NOBODY, Principal
@@ -69,3 +70,15 @@ class OpenOperation(Described):
     """Whoever asks is answered, without a token."""
 
     handler: OpenHandler
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ForeignOperation:
+    """A route of another protocol than this API (`protocols/`): no part of its description, and a query is taken as it
+    is. Who shows nothing is let in as `NOBODY`; `tell` is how its failures are told, whoever met them.
+    """
+
+    method: Literal["GET", "POST"]
+    path: str
+    handler: Handler
+    tell: Tell

@@ -206,6 +206,11 @@ async def read_body(request: Request, model: type[Model], *, limit_bytes: int) -
         PayloadTooLarge: it has more bytes than allowed; what is over is not read.
         InvalidArgs: it is no JSON object, has an unknown field, or a field of the wrong type. `fields` names them.
     """
+    return checked_body(await read_object(request, limit_bytes=limit_bytes), model)
+
+
+async def read_object(request: Request, *, limit_bytes: int) -> dict[str, Any]:
+    """The same, of no certain shape."""
     raw = bytearray()
     _check_size(int(request.headers.get("content-length", 0)), limit_bytes)
     async for chunk in request.stream():
@@ -220,6 +225,11 @@ async def read_body(request: Request, model: type[Model], *, limit_bytes: int) -
     body = clean_json(decoded)
     if not isinstance(body, dict):
         raise InvalidArgs("the body must be a JSON object")
+    return body
+
+
+def checked_body(body: dict[str, Any], model: type[Model]) -> Model:
+    """Raises `InvalidArgs`: an unknown field, or one of the wrong type."""
     try:
         return model.model_validate(body)
     except ValidationError as error:

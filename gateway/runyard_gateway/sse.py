@@ -32,7 +32,6 @@ SSE_HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"x-accel-buffering", b"no"),  # nginx passes each write on at once
 )
 
-_EVENT = re.compile(rb"^event: (.*)$", re.MULTILINE)
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -91,11 +90,19 @@ def encode_error(error: RunyardError, request_id: str | None = None) -> bytes:
     return encode(Frame(0, FrameEvent.ERROR, orjson.dumps(error.body(request_id))))
 
 
-def events_of(body: bytes) -> Iterator[str]:
-    """The event of each encoded frame; "" of answer text."""
+def decode(body: bytes) -> Iterator[Frame]:
+    """The frames that `encode` wrote, one behind the other."""
     for part in body.split(b"\n\n")[:-1]:
-        found = _EVENT.search(part)
-        yield found[1].decode() if found else ""
+        seq, event, data = 0, None, []
+        for line in part.split(b"\n"):
+            match line.partition(b": "):
+                case (b"id", _, value):
+                    seq = int(value)
+                case (b"event", _, value):
+                    event = value.decode()
+                case (b"data", _, value):
+                    data.append(value)
+        yield Frame(seq, event, b"\n".join(data))
 
 
 def retry_line() -> bytes:
@@ -112,14 +119,16 @@ async def stream_sse(
     *,
     headers: Iterable[tuple[bytes, bytes]],
     heartbeat_s: float = HEARTBEAT_S,
+    prelude: bytes | None = None,
     first: bytes = b"",
     request_id: str | None = None,
 ) -> None:
     """Answer with the stream after `cursor`, to its end.
 
-    `headers` come after `SSE_HEADERS`; `first` is what precedes the frames, encoded. Headers, retry line, a heartbeat
-    and `first` leave at once. Then each send carries all that is pending, a heartbeat follows `heartbeat_s` without a
-    send, and the response ends right after the terminal frame, with the client's disconnect, or with the process.
+    `headers` come after `SSE_HEADERS`; `prelude` stands in place of the retry line and the first heartbeat; `first` is
+    what precedes the frames, encoded. All of it leaves at once. Then each send carries all that is pending, a heartbeat
+    follows `heartbeat_s` without a send, and the response ends right after the terminal frame, with the client's
+    disconnect, or with the process.
     The caller holds the tail, and nothing else, for so long.
     """
     await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
@@ -131,7 +140,8 @@ async def stream_sse(
     gone = asyncio.create_task(disconnected(receive))
     gone.add_done_callback(lambda _: tail.interrupt())
     try:
-        await send({"type": "http.response.body", "body": retry_line() + HEARTBEAT + first, "more_body": True})
+        opening = retry_line() + HEARTBEAT if prelude is None else prelude
+        await send({"type": "http.response.body", "body": opening + first, "more_body": True})
         ended = False
         while not ended:
             try:

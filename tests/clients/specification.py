@@ -18,8 +18,8 @@ from runyard_gateway.app import operations
 from runyard_gateway.openapi import document
 
 DOCUMENT = document(operations())
-PAGES = re.compile(r"/|/console/.*|/docs(/.*)?|/openapi\.json")
-"""What is for browsers, and the document itself."""
+PAGES = re.compile(r"/|/console/.*|/docs(/.*)?|/openapi\.json|/api/.*")
+"""What is for browsers, the document itself, and other protocols."""
 
 Operation = dict[str, Any]
 

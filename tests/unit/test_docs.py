@@ -54,6 +54,7 @@ def exists(name):
         "docs/deploy.md",
         "docs/functions.md",
         "docs/performance.md",
+        "docs/pylon.md",
         "docs/security.md",
         "docs/streaming.md",
         *(str(path.relative_to(ROOT)) for path in ADRS),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runyard.frames import Frame, event_payload, text_payload
-from runyard_gateway.function_answer import says_something
+from runyard_gateway.function_answer import is_functions_own, says_something
 from runyard_gateway.sse import Chunk, encode
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +62,7 @@ async def never() -> Any:
 )
 async def test_the_first_frames_decide(chunks: Any, streams: bool) -> None:
     async with asyncio.timeout(30):
-        assert await says_something(FakeTail(*chunks), never, silence_s=LONG_S) is streams
+        assert await says_something(FakeTail(*chunks), never, is_functions_own, silence_s=LONG_S) is streams
 
 
 async def test_one_that_is_silent_for_long_streams() -> None:
@@ -73,7 +73,7 @@ async def test_one_that_is_silent_for_long_streams() -> None:
             await asyncio.sleep(timeout_s)
             return Chunk(b"", cursor, ended=False)
 
-    assert await says_something(Silent(), never, silence_s=0.01)
+    assert await says_something(Silent(), never, is_functions_own, silence_s=0.01)
 
 
 async def test_a_caller_who_has_left_is_not_waited_for() -> None:
@@ -83,11 +83,11 @@ async def test_a_caller_who_has_left_is_not_waited_for() -> None:
         return {"type": "http.disconnect"}
 
     async with asyncio.timeout(30):
-        assert await says_something(tail, leave, silence_s=LONG_S)
+        assert await says_something(tail, leave, is_functions_own, silence_s=LONG_S)
 
 
 async def test_a_stream_that_begins_is_not_interrupted() -> None:
     tail = FakeTail([TEXT])
-    assert await says_something(tail, never, silence_s=LONG_S)
+    assert await says_something(tail, never, is_functions_own, silence_s=LONG_S)
     await asyncio.sleep(0)
     assert not tail._interrupted.is_set()

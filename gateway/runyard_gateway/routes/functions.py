@@ -50,9 +50,7 @@ async def call_function(gateway: Gateway, request: Request, principal: Principal
     body = await read_body(request, CallFunction, limit_bytes=gateway.settings.body_max_bytes)
     identity = acting(principal, body.act_as)
     check_may_run(function, identity)
-    if issues := Shape(function.spec["inputSchema"]).issues(body.input):
-        raise InvalidArgs(as_text(issues), fields=sorted(issues))
-    return await _answer(gateway, request, principal, _new_turn(request, principal, function, body, identity))
+    return await _answer(gateway, request, principal, function_turn(request, principal, function, body, identity))
 
 
 async def _callable_function(gateway: Gateway, name: str, principal: Principal) -> KnownAgent:
@@ -65,19 +63,24 @@ async def _callable_function(gateway: Gateway, name: str, principal: Principal) 
     function = await gateway.directory.function(name)
     if principal.is_nobody and (function is None or function.spec["auth"] != "public"):
         raise unauthenticated()
-    if function is None or not may_call(function, principal) or not _is_let_in(function, principal):
+    if function is None or not may_call(function, principal) or not is_let_in(function, principal):
         raise FunctionNotFound(f"no function is named {name!r}", function=name)
     return function
 
 
-def _is_let_in(function: KnownAgent, principal: Principal) -> bool:
+def is_let_in(function: KnownAgent, principal: Principal) -> bool:
+    """Whether it is not internal, or the caller is one of those who may call such a one."""
     caller = principal.caller
-    return not function.spec["internal"] or principal.is_service or (isinstance(caller, Identity) and caller.is_admin)
+    is_admin = isinstance(caller, Identity) and caller.is_admin
+    return is_admin or principal.is_service or not function.spec.get("internal")
 
 
-def _new_turn(
+def function_turn(
     request: Request, principal: Principal, function: KnownAgent, body: CallFunction, identity: Identity
 ) -> NewTurn:
+    """Raises `InvalidArgs`: the function does not take such arguments. Some only itself can refuse."""
+    if issues := Shape(function.spec["inputSchema"]).issues(body.input):
+        raise InvalidArgs(as_text(issues), fields=sorted(issues))
     return NewTurn(
         tenant_id=identity.tenant_id,
         user_id=identity.user_id,

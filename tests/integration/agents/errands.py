@@ -70,6 +70,13 @@ def payroll() -> str:
     return "paid"
 
 
+@function(queue="unserved")
+def recite_elsewhere(ctx: RunContext, words: list[str]) -> None:
+    """On a queue that only a worker of the test's own serves."""
+    for word in words:
+        ctx.stream.write(word)
+
+
 @function(queue="unserved", name="nowhere")
 def waits() -> None:
     pass

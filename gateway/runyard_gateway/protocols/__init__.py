@@ -1,0 +1,1 @@
+"""Other protocols than this API, for clients that speak them already."""

@@ -1,0 +1,128 @@
+"""Answers in Pylon's form: a value as plain JSON or the stream, and a stream that is resumed."""
+
+from dataclasses import dataclass
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from runyard.db import reads
+from runyard.db.records import Invocation
+from runyard.errors import NotReady
+from runyard.frames import Frame, FrameEvent
+from runyard.ids import StreamId
+from runyard.lifecycle.accept import Accepted
+from runyard_gateway.answers import json_answer
+from runyard_gateway.from_rows import settled_frames
+from runyard_gateway.function_answer import says_something
+from runyard_gateway.gateway import Gateway
+from runyard_gateway.principal import Credential, Principal
+from runyard_gateway.protocols.pylon_frames import PylonTail, Translation, ended, is_said
+from runyard_gateway.sse import HEARTBEAT_S, SSE_HEADERS, stream_sse
+from runyard_gateway.streaming import watching
+from runyard_gateway.tail import Position, Tail
+
+STREAM_ID = "X-Pylon-Stream-Id"
+RETRY = b"retry: 1000\n\n"
+LONG_S = 1e6
+"""An answer to a call has nothing but its frames: it waits for the first, and then no heartbeat is among them."""
+
+FAILED_STATUS = 400
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PylonAnswer:
+    """The stream, once it has a frame, if the caller takes one and there is a frame before the last; else the value, or
+    the error with the status 400.
+    """
+
+    gateway: Gateway
+    accepted: Accepted
+    principal: Principal
+    is_function: bool
+    may_stream: bool
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        stream_id = self.accepted.stream_id
+        said = is_said if self.may_stream else _is_never_said
+        async with watching(self.gateway, stream_id, self.principal.credential) as tail:
+            if await says_something(tail, receive, said, silence_s=LONG_S) and self.may_stream:
+                await stream_sse(
+                    scope,
+                    receive,
+                    send,
+                    PylonTail(tail, Translation(is_function=self.is_function)),
+                    0,
+                    headers=stream_headers(stream_id),
+                    heartbeat_s=LONG_S,
+                    prelude=b"",
+                )
+                return
+        answer = await self._plain()
+        await answer(scope, receive, send)
+
+    async def _plain(self) -> Response:
+        """Raises:
+        NotReady: it has not ended, and the gateway leaves.
+        """
+        found = await self.gateway.database.read(reads.invocation_of, self.accepted.invocation_id, self.principal.scope)
+        if found is None or found[0].settled_at is None or found[0].result is None:
+            raise NotReady("the gateway leaves while the call goes on: read its stream")
+        event, value = ended(found[0].result, found[0].error, is_function=self.is_function)
+        if event is FrameEvent.ERROR:
+            return json_answer({"error": value}, status=FAILED_STATUS)
+        return json_answer(value)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PylonResumed:
+    """At the tip of a stream that has ended there is nothing but the prelude."""
+
+    gateway: Gateway
+    invocation: Invocation
+    credential: Credential
+    cursor: int
+    is_function: bool
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises:
+        StreamGone: before the answer begins: frames after the cursor were dropped.
+        """
+        headers = stream_headers(self.invocation.stream_id)
+        translation = Translation(is_function=self.is_function)
+        async with watching(self.gateway, self.invocation.stream_id, self.credential, seeks=True) as tail:
+            frames = await self._whole(tail)
+            if frames is not None:
+                await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
+                await send({"type": "http.response.body", "body": RETRY + translation.of(frames)})
+                return
+            await stream_sse(
+                scope,
+                receive,
+                send,
+                PylonTail(tail, translation),
+                self.cursor,
+                headers=headers,
+                heartbeat_s=HEARTBEAT_S,
+                prelude=RETRY,
+            )
+
+    async def _whole(self, tail: Tail) -> list[Frame] | None:
+        """All that will ever come, where that is known; None: it is read from the tail."""
+        position = await tail.seek(self.cursor)
+        if position is Position.ENDED:
+            return []
+        if position is Position.ABSENT and self.invocation.settled_at is not None:
+            frames = await settled_frames(self.gateway.database, self.invocation)
+            return frames if self.cursor < frames[-1].seq else []
+        return None
+
+
+def stream_headers(stream_id: StreamId) -> list[tuple[bytes, bytes]]:
+    return [
+        (STREAM_ID.lower().encode(), stream_id.encode()),
+        (b"access-control-expose-headers", STREAM_ID.encode()),
+    ]
+
+
+def _is_never_said(_: Frame) -> bool:
+    return False
