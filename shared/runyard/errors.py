@@ -65,12 +65,6 @@ class InputRequired(CallerError):
     code = "AGENT_INPUT_REQUIRED"
 
 
-class CancelNeedsRun(CallerError):
-    """A cancel, in a protocol that names the run in the body, that does not."""
-
-    code = "AGENT_CANCEL_NEEDS_RUN"
-
-
 class Unauthenticated(CallerError):
     """Fields: `reason`: nothing was sent ("missing"), or it is not valid ("invalid"), or no longer ("expired")."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 from tests.clients.answer import AnswerText, is_terminal
-from tests.clients.specification import check_terminal
+from tests.clients.specification import check_terminal, is_described
 from tests.clients.sse import Event, EventStreamParser
 
 GUARD_S = 30.0
@@ -93,7 +93,7 @@ class Reading:
         if received is None:
             return False
         for event in self.parser.feed(received):
-            if is_terminal(event):
+            if is_terminal(event) and is_described(self.response):
                 check_terminal(event)
             (self.notices if event.type == "status" and event.id is None else self._ready).append(event)
         return True

@@ -16,7 +16,6 @@ from runyard.db import reads
 from runyard.errors import (
     AgentMismatch,
     CallerError,
-    CancelNeedsRun,
     Forbidden,
     FunctionNotFound,
     InvalidArgs,
@@ -60,6 +59,12 @@ __all__ = ["OPERATIONS", "STREAM_ID"]
 
 FIELDS = ("input", "runId", "title")
 """Of a call on an agent, beside `cancel`; others are ignored."""
+
+
+class CancelNeedsRun(CallerError):
+    """A cancel that does not name its run; only this contract names it in the body."""
+
+    code = "AGENT_CANCEL_NEEDS_RUN"
 
 
 async def call(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
