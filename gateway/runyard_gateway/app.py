@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from runyard.db.engine import Database
 from runyard.db.migrate import wait_for_revision
 from runyard.queue import broker as brokers
+from runyard.queue.depth import BrokerDepth
 from runyard.queue.wakeups import Publisher
 from runyard.settings import Settings
 from runyard.streams.announcements import Announcer, changes_channel
@@ -21,6 +22,7 @@ from runyard.streams.store import FrameStore
 from runyard.text import clean_json
 from runyard_gateway.answers import HEADERS
 from runyard_gateway.auth import authenticator, require_auth
+from runyard_gateway.depth import Depths
 from runyard_gateway.directory import AgentDirectory
 from runyard_gateway.failures import TELL, Failures
 from runyard_gateway.feed import Feed
@@ -88,7 +90,9 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
         auth = authenticator(settings, database)
         feed = Feed(database)
         hub.listen(changes_channel(settings.prefix), lambda _message: feed.wake())
-        works = (hub.run(), Watcher(database, store, hub).run(), auth.run(), feed.run(), announcer.run())
+        depths = Depths(database, BrokerDepth(settings.broker_url, prefix=settings.prefix))
+        watcher = Watcher(database, store, hub)
+        works = (hub.run(), watcher.run(), auth.run(), feed.run(), announcer.run(), depths.run())
         background = [tasks.create_task(work) for work in works]
         yield Gateway(
             settings=settings,
@@ -99,6 +103,7 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
             publisher=publisher,
             follow_ups=FollowUps(tasks),
             directory=AgentDirectory(database),
+            depths=depths,
             authenticator=auth,
             rates=Rates(client, settings, redis_away=lambda: hub.redis_away),
             feed=feed,

@@ -10,6 +10,7 @@ from runyard.queue.wakeups import Publisher
 from runyard.settings import Settings
 from runyard.streams.store import FrameStore
 from runyard_gateway.auth import Authenticator
+from runyard_gateway.depth import Depths
 from runyard_gateway.directory import AgentDirectory
 from runyard_gateway.feed import Feed
 from runyard_gateway.follow_ups import FollowUps
@@ -30,6 +31,7 @@ class Gateway:
     publisher: Publisher
     follow_ups: FollowUps
     directory: AgentDirectory
+    depths: Depths
     authenticator: Authenticator
     rates: Rates
     tickets: Tickets

@@ -258,3 +258,38 @@ class Ticket(TypedDict):
 
 class Status(TypedDict):
     status: str
+
+
+class UnservedAgent(TypedDict):
+    agent: str
+    queued: int
+
+
+@_described
+class Queue(TypedDict):
+    """How deep a queue is; docs/brokers.md says what each number counts."""
+
+    queue: str
+    ready: int | None
+    """Messages that nobody has fetched; null, like the next two: the broker does not tell."""
+    delayed: int | None
+    dead: int | None
+    queued: int
+    running: int
+    waiting: int
+    oldestQueuedMs: int | None
+    """How long the queued run has waited that has waited longest."""
+    workers: int
+    """Living ones, those that leave included."""
+    draining: int
+    slots: int
+    """Of the workers that do not leave."""
+    unservedAgents: list[UnservedAgent]
+    """Agents with queued runs that no living worker of this queue has."""
+
+
+@_described
+class Queues(Page[Queue]):
+    brokerError: str | None
+    """Why the broker does not tell how many messages it holds."""
+    at: str

@@ -54,11 +54,36 @@ class DatabaseSettings(_Environment):
         return value
 
 
-class StateSettings(DatabaseSettings):
+class NamedSettings(DatabaseSettings):
+    """What tells one system from another on the servers that they share."""
+
+    prefix: str = Field(default="runyard", description="Begins every Redis key, channel and broker queue")
+
+    @field_validator("prefix")
+    @classmethod
+    def _part_of_names(cls, value: str) -> str:
+        if PART.fullmatch(value) is None:
+            raise ValueError(f"must be {PART_RULE}")
+        return value
+
+
+class QueueSettings(NamedSettings):
+    """Where runs wait, and what tells of them: all that `runyard queues` needs."""
+
+    broker_url: str = Field(description="Where messages live: amqp(s):// or redis(s):// or unix://")
+
+    @field_validator("broker_url")
+    @classmethod
+    def _known_broker(cls, value: str) -> str:
+        if not value.startswith(("amqp://", "amqps://", "redis://", "rediss://", "unix://")):
+            raise ValueError("must begin with amqp://, amqps://, redis://, rediss:// or unix://")
+        return value
+
+
+class StateSettings(NamedSettings):
     """Where all that is kept is found: what `runyard fsck` needs."""
 
     redis_url: str = Field(description="Where frames live: redis://, rediss:// or unix://")
-    prefix: str = Field(default="runyard", description="Begins every Redis key, channel and broker queue")
 
     @field_validator("redis_url")
     @classmethod
@@ -114,9 +139,7 @@ class AuthSettings(_Environment):
         return self
 
 
-class Settings(AuthSettings, StateSettings):
-    broker_url: str = Field(description="Where messages live: amqp(s):// or redis(s):// or unix://")
-
+class Settings(AuthSettings, StateSettings, QueueSettings):
     cors_origins: Names = Field(default=(), description="Origins that browsers may call from, comma-separated")
     host: str = Field(default="127.0.0.1", description="Address the gateway listens on")
     port: int = Field(default=8000, ge=0, le=65535, description="Port the gateway listens on")
@@ -153,20 +176,6 @@ class Settings(AuthSettings, StateSettings):
             raise ValueError("names no queue")
         if wrong := [name for name in value if PART.fullmatch(name) is None]:
             raise ValueError(f"a queue's name must be {PART_RULE}: not {wrong[0]!r}")
-        return value
-
-    @field_validator("prefix")
-    @classmethod
-    def _part_of_names(cls, value: str) -> str:
-        if PART.fullmatch(value) is None:
-            raise ValueError(f"must be {PART_RULE}")
-        return value
-
-    @field_validator("broker_url")
-    @classmethod
-    def _known_broker(cls, value: str) -> str:
-        if not value.startswith(("amqp://", "amqps://", "redis://", "rediss://", "unix://")):
-            raise ValueError("must begin with amqp://, amqps://, redis://, rediss:// or unix://")
         return value
 
     @model_validator(mode="after")

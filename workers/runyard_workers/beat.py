@@ -65,6 +65,7 @@ class Beat:
         self._on_given_back = on_given_back
         self._deaths = DeathWatch(self._engine)
         self._stop = threading.Event()
+        self._draining = False
         self._thread = threading.Thread(target=self._run, name="beat", daemon=True)
         self._ticked = threading.Event()
         self._rounds_without_tick = 0
@@ -86,6 +87,10 @@ class Beat:
     def tick(self) -> None:
         """The event loop turns; called on it every second."""
         self._ticked.set()
+
+    def drain(self) -> None:
+        """The worker takes no run any more: its row says so from the next beat on."""
+        self._draining = True
 
     def stop(self) -> None:
         """End the beat and delete the row; the worker holds no run any more. Blocks for a few seconds at most."""
@@ -137,7 +142,7 @@ class Beat:
     def _beat_once(self, now: float) -> None:
         try:
             with self._engine.begin() as connection:
-                runs = workers.beat(connection, self.worker_id)
+                runs = workers.beat(connection, self.worker_id, draining=self._draining)
                 if now - self._manifests_seen_at > SEE_MANIFESTS_S:
                     workers.see_manifests(connection, self._registration())
                     self._manifests_seen_at = now

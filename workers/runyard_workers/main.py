@@ -156,6 +156,7 @@ async def _serve(
             await stop.wait()
         log.info("worker leaves")
         slots.close()
+        beat.drain()
         # At the same time: a broker that does not answer holds no run up. Then what a last claim has started.
         await asyncio.gather(asyncio.to_thread(consumption.stop), runner.hand_over_all(settings.drain_s, hurry))
         await runner.hand_over_all(0, hurry)

@@ -1,6 +1,6 @@
 """Every route that needs a caller, in one table; each noun has its module."""
 
-from runyard_gateway.routes import agents, feed, functions, invocations, messages, runs, steering, streams
+from runyard_gateway.routes import agents, feed, functions, invocations, messages, queues, runs, steering, streams
 
 OPERATIONS = (
     *agents.OPERATIONS,
@@ -11,4 +11,5 @@ OPERATIONS = (
     *steering.OPERATIONS,
     *streams.OPERATIONS,
     *feed.OPERATIONS,
+    *queues.OPERATIONS,
 )

@@ -102,6 +102,17 @@ def revoke_key(name: Annotated[str, typer.Argument(help="What it is known by.")]
 
 
 @app.command()
+def queues(
+    watch: Annotated[bool, typer.Option("--watch", help="Go on, once a second, until Ctrl-C.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, a line a look.")] = False,
+) -> None:
+    """Show what waits, what runs and who works, of all tenants, queue by queue."""
+    from runyard.cli import queues as command
+
+    command.run(watch=watch, as_json=json)
+
+
+@app.command()
 def fsck(
     run: Annotated[str | None, typer.Option(help="Look at this run alone.", show_default=False)] = None,
     since: Annotated[

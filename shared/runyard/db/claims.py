@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runyard.clock import now_ms
 from runyard.db.engine import Database
 from runyard.db.inputs import fold_opening
 from runyard.db.records import Input, Invocation, Message, Run
@@ -269,6 +270,7 @@ async def give_back(
                 status=after(RunStatus.RUNNING, RunEvent.GIVE_BACK),
                 worker_id=None,
                 generation=agent_runs.c.generation + 1,
+                requeued_at=now_ms(),
                 **paid,
             )
             .returning(agent_runs.c.invocation_id, agent_runs.c.queue)

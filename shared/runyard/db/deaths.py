@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from runyard.clock import now_ms
 from runyard.db.claims import GivenBack
 from runyard.db.tables import RUNNING, agent_calls, agent_invocations, agent_runs, workers
 from runyard.ids import WorkerId
@@ -52,6 +53,7 @@ _give_back = (
         status=after(RunStatus.RUNNING, RunEvent.GIVE_BACK),
         worker_id=None,
         generation=agent_runs.c.generation + 1,
+        requeued_at=sa.bindparam("at"),
     )
 )
 _count_death = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
@@ -74,7 +76,7 @@ def bury(connection: sa.Connection, worker_id: WorkerId, seen_beat: int) -> list
     runs = connection.execute(_runs_of, {"worker": worker_id}).all()
     if runs:
         _count_deaths(connection, worker_id, runs)
-        connection.execute(_give_back, {"worker": worker_id})
+        connection.execute(_give_back, {"worker": worker_id, "at": now_ms()})
     connection.execute(sa.delete(workers).where(workers.c.id == worker_id))
     return [GivenBack(run_id=run.id, invocation_id=run.invocation_id, queue=run.queue) for run in runs]
 

@@ -32,6 +32,7 @@ class Run:
     cost: dict[str, Any]
     created_at: int
     last_activity_at: int
+    requeued_at: int | None = None
     changed_xid: int = field(default=0, compare=False)
     """As it was read; the database sets it (`runyard.db.marks`)."""
 

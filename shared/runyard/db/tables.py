@@ -23,6 +23,7 @@ Json = sa.JSON(none_as_null=True)
 
 QUEUED = sa.literal_column(f"'{RunStatus.QUEUED}'", sa.Text)
 RUNNING = sa.literal_column(f"'{RunStatus.RUNNING}'", sa.Text)
+WAITING = sa.literal_column(f"'{RunStatus.WAITING}'", sa.Text)
 """A status as part of the statement. Partial indexes serve only statements that state their condition: behind a
 parameter, a prepared statement's generic plan (Postgres makes one after five executions) reads the whole table."""
 
@@ -41,8 +42,11 @@ workers = sa.Table(
     sa.Column("queues", Json, nullable=False),
     sa.Column("agents", Json, nullable=False),
     sa.Column("started_at", sa.BigInteger, nullable=False),
+    sa.Column("draining", sa.Boolean, nullable=False, server_default=sa.false()),
 )
-"""A living worker process. `agents`: `{"researcher": "<version>"}`; `beat` only ever rises."""
+"""A living worker process. `agents`: `{"researcher": "<version>"}`; `beat` only ever rises. `draining`: it was told to
+leave, and takes no run any more.
+"""
 
 agent_manifests = sa.Table(
     "agent_manifests",
@@ -80,6 +84,7 @@ agent_runs = sa.Table(
     sa.Column("cost", Json, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.Column("last_activity_at", sa.BigInteger, nullable=False),
+    sa.Column("requeued_at", sa.BigInteger),
     marked(),
     sa.CheckConstraint(_one_of("status", RunStatus), name="status"),
     sa.CheckConstraint("worker_id IS NULL OR status = 'running'", name="worker"),
@@ -107,6 +112,15 @@ agent_runs = sa.Table(
         postgresql_where=sa.text("status = 'running'"),
         sqlite_where=sa.text("status = 'running'"),
     ),
+    # The depth of queues counts these; most runs of an old database are in none of the three partial indexes.
+    sa.Index(
+        "ix_agent_runs_waiting",
+        "queue",
+        "agent",
+        "tenant_id",
+        postgresql_where=sa.text("status = 'waiting'"),
+        sqlite_where=sa.text("status = 'waiting'"),
+    ),
     sa.Index("ix_agent_runs_owner", "tenant_id", "user_id", "last_activity_at", "id"),
     sa.Index("ix_agent_runs_tenant", "tenant_id", "last_activity_at", "id"),
     sa.Index("ix_agent_runs_changed", "changed_xid"),
@@ -115,7 +129,8 @@ agent_runs = sa.Table(
 """A durable conversation of one user with one agent. `generation` is the fencing token of every write.
 
 `context`: what a service said its tools should know; no other caller can set it. `invocation_id`: the newest; NULL
-while nothing was asked yet, or after the transcript was cleared.
+while nothing was asked yet, or after the transcript was cleared. `requeued_at`: when a worker last gave it back or died
+with it.
 """
 
 agent_invocations = sa.Table(

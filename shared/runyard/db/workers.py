@@ -22,7 +22,11 @@ class Registration:
     manifests: dict[str, tuple[str, dict[str, object]]]
 
 
-_raise_beat = sa.update(workers).where(workers.c.id == sa.bindparam("worker")).values(beat=workers.c.beat + 1)
+_raise_beat = (
+    sa.update(workers)
+    .where(workers.c.id == sa.bindparam("worker"))
+    .values(beat=workers.c.beat + 1, draining=sa.bindparam("leaves"))
+)
 _held = sa.select(agent_runs.c.id, agent_runs.c.generation, agent_runs.c.cancel_requested).where(
     agent_runs.c.worker_id == sa.bindparam("worker"), agent_runs.c.status == RUNNING
 )
@@ -66,13 +70,13 @@ class OwnRun:
     cancel_requested: bool
 
 
-def beat(connection: sa.Connection, worker_id: WorkerId) -> list[OwnRun]:
-    """Show that the worker lives; the runs that are its own.
+def beat(connection: sa.Connection, worker_id: WorkerId, *, draining: bool = False) -> list[OwnRun]:
+    """Show that the worker lives, and whether it leaves; the runs that are its own.
 
     Raises:
         WorkerGone: the row was deleted: the others think that this worker is dead.
     """
-    if connection.execute(_raise_beat, {"worker": worker_id}).rowcount != 1:
+    if connection.execute(_raise_beat, {"worker": worker_id, "leaves": draining}).rowcount != 1:
         raise WorkerGone(worker_id)
     return [OwnRun(**row._mapping) for row in connection.execute(_held, {"worker": worker_id})]
 

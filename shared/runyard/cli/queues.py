@@ -1,0 +1,165 @@
+"""`runyard queues`: how deep the queues are, from the database and the broker themselves; no gateway is needed."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from runyard.db.depth import read_beats
+from runyard.db.engine import Database
+from runyard.db.migrate import wait_for_revision
+from runyard.depth.pulse import LOOK_S, Pulse
+from runyard.depth.queues import Depth, QueueDepth, look
+from runyard.errors import StartError, StoreUnavailable
+from runyard.queue.depth import BrokerDepth
+from runyard.settings import QueueSettings
+
+WATCH_S = 1.0
+POLL_S = 0.25
+BAR_CELLS = 12
+FULL, EMPTY = "\N{FULL BLOCK}", "\N{LIGHT SHADE}"
+UNKNOWN = "?"
+
+
+def run(*, watch: bool, as_json: bool) -> None:
+    """Print the depth, or go on until Ctrl-C.
+
+    Raises:
+        StartError: a setting is missing, or the database does not answer or is not this version's.
+    """
+    settings = QueueSettings.load()
+    wait_for_revision(settings.database_url, wait_s=0)
+    with contextlib.suppress(KeyboardInterrupt):
+        try:
+            asyncio.run(_run(settings, watch=watch, as_json=as_json))
+        except StoreUnavailable as error:
+            raise StartError(f"{error.message} (RUNYARD_DATABASE_URL)") from error
+
+
+async def _run(settings: QueueSettings, *, watch: bool, as_json: bool) -> None:
+    database = Database(settings.database_url, pool_size=1)
+    try:
+        watcher = _Watcher(database, BrokerDepth(settings.broker_url, prefix=settings.prefix))
+        await watcher.settle()
+        depths = watcher.depths() if watch else _once(watcher)
+        if as_json:
+            await _print_json(depths)
+        else:
+            await _print_tables(depths, live=watch)
+    finally:
+        await database.close()
+
+
+@dataclass(frozen=True)
+class _Watcher:
+    database: Database
+    broker: BrokerDepth
+    pulse: Pulse = field(default_factory=Pulse)
+
+    async def settle(self) -> None:
+        """Look until it is certain which workers live: a row alone does not show it, a beat comes every 2 s."""
+        told, waited_s = False, 0.0
+        while True:
+            self.pulse.see(await self.database.read(read_beats))
+            if self.pulse.is_certain():
+                return
+            if waited_s > LOOK_S and not told and sys.stderr.isatty():
+                print("queues: looking which workers live", file=sys.stderr, flush=True)
+                told = True
+            await asyncio.sleep(POLL_S)
+            waited_s += POLL_S
+
+    async def depth(self) -> Depth:
+        self.pulse.see(await self.database.read(read_beats))
+        return await look(self.database, self.broker, lives=self.pulse.lives)
+
+    async def depths(self) -> AsyncIterator[Depth]:
+        while True:
+            yield await self.depth()
+            await asyncio.sleep(WATCH_S)
+
+
+async def _once(watcher: _Watcher) -> AsyncIterator[Depth]:
+    yield await watcher.depth()
+
+
+async def _print_json(depths: AsyncIterator[Depth]) -> None:
+    """One line a look, as `GET /v1/queues` answers, of all tenants."""
+    async for depth in depths:
+        print(orjson.dumps(depth.to_dict(depth.of_all())).decode(), flush=True)
+
+
+async def _print_tables(depths: AsyncIterator[Depth], *, live: bool) -> None:
+    console = Console(highlight=False)
+    if not (live and console.is_terminal):
+        async for depth in depths:
+            console.print(drawn(depth))
+        return
+    with Live(console=console, auto_refresh=False) as screen:
+        async for depth in depths:
+            screen.update(drawn(depth), refresh=True)
+
+
+def drawn(depth: Depth) -> RenderableType:
+    """A table with a line a queue, and below it what needs somebody."""
+    queues = depth.of_all()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("QUEUE")
+    for name in ("READY", "DELAYED", "DEAD", "QUEUED", "WAITING", "OLDEST"):
+        table.add_column(name, justify="right")
+    table.add_column("RUNNING / SLOTS")
+    table.add_column("WORKERS")
+    for queue in queues:
+        table.add_row(*_cells(queue))
+    return Group(table, *(Text(note, style="yellow") for note in _notes(depth, queues)))
+
+
+def _cells(queue: QueueDepth) -> tuple[str, ...]:
+    messages = queue.messages
+    counts = (UNKNOWN,) * 3 if messages is None else (str(messages.ready), str(messages.delayed), str(messages.dead))
+    leaving = f" ({queue.crew.draining} leaving)" if queue.crew.draining else ""
+    return (
+        queue.queue,
+        *counts,
+        str(queue.queued),
+        str(queue.waiting),
+        "" if queue.oldest_queued_ms is None else age(queue.oldest_queued_ms),
+        f"{bar(queue.running, queue.crew.slots)} {queue.running} / {queue.crew.slots}",
+        f"{queue.crew.workers}{leaving}",
+    )
+
+
+def bar(part: int, whole: int) -> str:
+    """How much of it is taken. Anything at all shows, and only what is full looks full."""
+    cells = BAR_CELLS if part >= whole else min(BAR_CELLS - 1, -(-part * BAR_CELLS // whole))
+    if not part:
+        cells = 0
+    return FULL * cells + EMPTY * (BAR_CELLS - cells)
+
+
+def age(milliseconds: int) -> str:
+    """`850ms`, `12s`, `4m 5s`, `3h 10m`, `2d 4h`."""
+    seconds = milliseconds // 1_000
+    if not seconds:
+        return f"{milliseconds}ms"
+    for whole, part, size in (("d", "h", 86_400), ("h", "m", 3_600), ("m", "s", 60)):
+        if seconds >= size:
+            smaller = {"h": 3_600, "m": 60, "s": 1}[part]
+            return f"{seconds // size}{whole} {seconds % size // smaller}{part}"
+    return f"{seconds}s"
+
+
+def _notes(depth: Depth, queues: Sequence[QueueDepth]) -> list[str]:
+    unserved = [
+        f"{queue.queue}: {item.queued} queued for {item.agent}, which no living worker of this queue has"
+        for queue in queues
+        for item in queue.unserved
+    ]
+    return [*([] if depth.broker_error is None else [f"{depth.broker_error}: its messages are unknown"]), *unserved]

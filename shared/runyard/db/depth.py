@@ -1,0 +1,94 @@
+"""What waits, runs and is parked, and which workers there are: the rows that the depth of queues is told from."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard.db.tables import QUEUED, RUNNING, WAITING, agent_manifests, agent_runs, workers
+from runyard.ids import WorkerId
+from runyard.runs import RunStatus
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Load:
+    """Runs of one tenant with one agent in one status.
+
+    `since`: of queued ones, when the one that has waited longest began to: was accepted or given back, whichever was
+    later; epoch milliseconds. None of others.
+    """
+
+    queue: str
+    agent: str
+    tenant_id: str
+    status: RunStatus
+    runs: int
+    since: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerRow:
+    """A worker's row; that it is there shows no life, only a beat that rises does."""
+
+    id: WorkerId
+    beat: int
+    slots: int
+    queues: tuple[str, ...]
+    agents: tuple[str, ...]
+    draining: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Census:
+    """All of one moment. `queues`: those that agents are for whose manifests were seen lately."""
+
+    loads: tuple[Load, ...]
+    workers: tuple[WorkerRow, ...]
+    queues: tuple[str, ...]
+
+
+def _loads_of(status: sa.ColumnElement[str], since: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    return (
+        sa.select(
+            agent_runs.c.queue,
+            agent_runs.c.agent,
+            agent_runs.c.tenant_id,
+            status.label("status"),
+            sa.func.count().label("runs"),
+            since.label("since"),
+        )
+        .where(agent_runs.c.status == status)
+        .group_by(agent_runs.c.queue, agent_runs.c.agent, agent_runs.c.tenant_id)
+    )
+
+
+_nothing = sa.cast(sa.null(), sa.BigInteger)
+# `rank` is when the call was accepted, and what orders a run before others also after it was given back.
+_waits_since = sa.case(
+    (agent_runs.c.requeued_at > agent_runs.c.rank, agent_runs.c.requeued_at), else_=agent_runs.c.rank
+)
+_loads = sa.union_all(
+    _loads_of(QUEUED, sa.func.min(_waits_since)), _loads_of(RUNNING, _nothing), _loads_of(WAITING, _nothing)
+)
+_workers = sa.select(
+    workers.c.id, workers.c.beat, workers.c.slots, workers.c.queues, workers.c.agents, workers.c.draining
+)
+_beats = sa.select(workers.c.id, workers.c.beat)
+_manifests = sa.select(agent_manifests.c.manifest).where(agent_manifests.c.last_seen >= sa.bindparam("seen_since"))
+
+
+async def take_census(connection: AsyncConnection, *, seen_since: int) -> Census:
+    """To be read by `Database.snapshot`: a run that is claimed meanwhile is counted once."""
+    loads = [Load(**{**row._mapping, "status": RunStatus(row.status)}) for row in await connection.execute(_loads)]
+    rows = [
+        WorkerRow(**{**row._mapping, "queues": tuple(row.queues), "agents": tuple(row.agents)})
+        for row in await connection.execute(_workers)
+    ]
+    manifests = await connection.execute(_manifests, {"seen_since": seen_since})
+    queues = {row.manifest["queue"] for row in manifests}
+    return Census(loads=tuple(loads), workers=tuple(rows), queues=tuple(sorted(queues)))
+
+
+async def read_beats(connection: AsyncConnection) -> dict[WorkerId, int]:
+    return {row.id: row.beat for row in await connection.execute(_beats)}

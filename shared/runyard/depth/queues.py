@@ -1,0 +1,163 @@
+"""The depth of each queue, put together from one look at the rows and one at the broker."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runyard.clock import now_ms, to_iso
+from runyard.db.depth import Census, Load, WorkerRow, take_census
+from runyard.db.engine import Database
+from runyard.ids import WorkerId
+from runyard.queue.depth import BrokerAwayError, BrokerDepth, Messages
+from runyard.runs import RunStatus
+
+SEEN_WITHIN_MS = 7 * 24 * 3600 * 1000
+"""A queue is listed for a week after the last worker that had an agent of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Crew:
+    """A queue's workers. `slots` are of those that take runs, which those that drain do not."""
+
+    workers: int
+    draining: int
+    slots: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unserved:
+    """Queued runs of an agent that no living worker of the queue has."""
+
+    agent: str
+    queued: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueDepth:
+    """`messages`: None while the broker cannot be asked. Ages in milliseconds."""
+
+    queue: str
+    messages: Messages | None
+    queued: int
+    running: int
+    waiting: int
+    oldest_queued_ms: int | None
+    crew: Crew
+    unserved: tuple[Unserved, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "queue": self.queue,
+            "ready": self.messages and self.messages.ready,
+            "delayed": self.messages and self.messages.delayed,
+            "dead": self.messages and self.messages.dead,
+            "queued": self.queued,
+            "running": self.running,
+            "waiting": self.waiting,
+            "oldestQueuedMs": self.oldest_queued_ms,
+            "workers": self.crew.workers,
+            "draining": self.crew.draining,
+            "slots": self.crew.slots,
+            "unservedAgents": [{"agent": item.agent, "queued": item.queued} for item in self.unserved],
+        }
+
+
+class Depth:
+    """One look at the whole system, of which a caller is shown their tenants' runs.
+
+    Messages and workers belong to no tenant. `broker_error` says why there are no messages to tell of.
+    """
+
+    def __init__(
+        self,
+        census: Census,
+        messages: Mapping[str, Messages] | None,
+        *,
+        lives: Callable[[WorkerId], bool],
+        at: int,
+        broker_error: str | None = None,
+    ) -> None:
+        self.at = at
+        self.broker_error = broker_error
+        self._messages = messages
+        living = [worker for worker in census.workers if lives(worker.id)]
+        self.queues = queues_of(census)
+        self._crews = {queue: _crew(queue, living) for queue in self.queues}
+        self._served = {
+            (queue, agent)
+            for worker in living
+            if not worker.draining
+            for queue in worker.queues
+            for agent in worker.agents
+        }
+        self._loads: dict[str, list[Load]] = defaultdict(list)
+        for load in census.loads:
+            self._loads[load.tenant_id].append(load)
+
+    def of_all(self) -> list[QueueDepth]:
+        return self._told(load for loads in self._loads.values() for load in loads)
+
+    def of_tenants(self, tenants: Iterable[str]) -> list[QueueDepth]:
+        return self._told(load for tenant in tenants for load in self._loads.get(tenant, ()))
+
+    def to_dict(self, queues: Sequence[QueueDepth]) -> dict[str, Any]:
+        return {
+            "items": [queue.to_dict() for queue in queues],
+            "nextCursor": None,
+            "brokerError": self.broker_error,
+            "at": to_iso(self.at),
+        }
+
+    def _told(self, loads: Iterable[Load]) -> list[QueueDepth]:
+        counts: Counter[tuple[str, RunStatus]] = Counter()
+        unserved: dict[str, Counter[str]] = defaultdict(Counter)
+        since: dict[str, int] = {}
+        for load in loads:
+            counts[load.queue, load.status] += load.runs
+            if load.since is not None:
+                since[load.queue] = min(load.since, since.get(load.queue, load.since))
+            if load.status is RunStatus.QUEUED and (load.queue, load.agent) not in self._served:
+                unserved[load.queue][load.agent] += load.runs
+        return [
+            QueueDepth(
+                queue=queue,
+                messages=None if self._messages is None else self._messages[queue],
+                queued=counts[queue, RunStatus.QUEUED],
+                running=counts[queue, RunStatus.RUNNING],
+                waiting=counts[queue, RunStatus.WAITING],
+                # Clocks of the machine that accepted and of this one may differ.
+                oldest_queued_ms=max(0, self.at - since[queue]) if queue in since else None,
+                crew=self._crews[queue],
+                unserved=tuple(Unserved(agent=agent, queued=runs) for agent, runs in sorted(unserved[queue].items())),
+            )
+            for queue in self.queues
+        ]
+
+
+async def look(database: Database, broker: BrokerDepth, *, lives: Callable[[WorkerId], bool]) -> Depth:
+    """The depth as it is now.
+
+    Raises:
+        StoreUnavailable: without the rows there is no depth to tell.
+    """
+    census = await database.snapshot(take_census, seen_since=now_ms() - SEEN_WITHIN_MS)
+    at = now_ms()
+    try:
+        messages = await broker.messages(queues_of(census))
+    except BrokerAwayError as error:
+        return Depth(census, None, lives=lives, at=at, broker_error=str(error))
+    return Depth(census, messages, lives=lives, at=at)
+
+
+def queues_of(census: Census) -> list[str]:
+    """Those that have runs, workers, or agents that were seen lately."""
+    with_runs = {load.queue for load in census.loads}
+    with_workers = {queue for worker in census.workers for queue in worker.queues}
+    return sorted({*census.queues, *with_runs, *with_workers})
+
+
+def _crew(queue: str, living: Sequence[WorkerRow]) -> Crew:
+    mine = [worker for worker in living if queue in worker.queues]
+    taking = [worker for worker in mine if not worker.draining]
+    return Crew(workers=len(mine), draining=len(mine) - len(taking), slots=sum(worker.slots for worker in taking))

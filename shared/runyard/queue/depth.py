@@ -1,0 +1,157 @@
+"""How many messages a broker holds, asked over the links that messages go by: no management plug-in is needed.
+
+What is unknown is never told as a number: a broker that does not answer raises `BrokerAwayError`.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pika
+import redis
+from dramatiq.common import dq_name, xq_name
+from pika.adapters.blocking_connection import BlockingConnection
+
+from runyard.queue.rabbit_broker import PIKA_ERRORS
+from runyard.queue.wakeups import queue_name
+
+ANSWER_S = 1.0
+"""How long whoever asks for the depth waits for the broker."""
+
+LINK_S = 2.0
+HEARTBEAT_S = 4
+"""A broker that falls silent in the middle of an answer holds its thread up for two heartbeats."""
+
+
+class BrokerAwayError(Exception):
+    """It does not answer, or refuses; the message is for people and holds no address or password."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Messages:
+    """Of one queue. `ready`: nobody has fetched them; `delayed`: for later; `dead`: could not be used."""
+
+    ready: int
+    delayed: int
+    dead: int
+
+
+Measure = Callable[[Sequence[str]], dict[str, Messages]]
+
+
+class BrokerDepth:
+    """Asks in a thread of its own, one question at a time; belongs to the event loop."""
+
+    def __init__(self, url: str, *, prefix: str) -> None:
+        self._measure = _measure_of(url, prefix)
+        self._asking: asyncio.Future[dict[str, Messages]] | None = None
+
+    async def messages(self, queues: Sequence[str]) -> Mapping[str, Messages]:
+        """By queue. A queue that is not declared holds nothing.
+
+        Raises:
+            BrokerAwayError: there is no answer, or none within a second.
+        """
+        if self._asking is not None and not self._asking.done():
+            raise BrokerAwayError("the broker does not answer")
+        self._asking = _in_thread(lambda: self._measure(queues))
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._asking), ANSWER_S)
+        except TimeoutError:
+            raise BrokerAwayError("the broker does not answer") from None
+        except (redis.RedisError, OSError, *PIKA_ERRORS) as error:
+            raise BrokerAwayError(f"the broker cannot be asked: {type(error).__name__}") from error
+
+
+def _in_thread(work: Callable[[], dict[str, Messages]]) -> asyncio.Future[dict[str, Messages]]:
+    """A daemon, unlike an executor's: one that a broker holds up keeps no process from ending."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[dict[str, Messages]] = loop.create_future()
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting any more
+
+    def answer(set_answer: Callable[[Any], None], value: Any) -> None:
+        if not future.done():
+            set_answer(value)
+
+    def run() -> None:
+        set_answer: Callable[[Any], None]
+        value: object
+        try:
+            set_answer, value = future.set_result, work()
+        except Exception as error:  # noqa: BLE001 - it is raised where the answer is waited for
+            set_answer, value = future.set_exception, error
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(answer, set_answer, value)
+
+    threading.Thread(target=run, name="broker-depth", daemon=True).start()
+    return future
+
+
+def _measure_of(url: str, prefix: str) -> Measure:
+    if url.startswith(("amqp://", "amqps://")):
+        return _RabbitmqDepth(url, prefix)
+    return _RedisDepth(url, prefix)
+
+
+class _RabbitmqDepth:
+    """By passive declarations, over a connection of the moment: nobody would answer the heartbeats of an idle one."""
+
+    def __init__(self, url: str, prefix: str) -> None:
+        self._prefix = prefix
+        self._parameters = pika.URLParameters(url)
+        self._parameters.heartbeat = HEARTBEAT_S
+        self._parameters.socket_timeout = LINK_S
+        self._parameters.stack_timeout = LINK_S
+        self._parameters.blocked_connection_timeout = LINK_S
+        self._parameters.connection_attempts = 1
+
+    def __call__(self, queues: Sequence[str]) -> dict[str, Messages]:
+        connection = BlockingConnection(self._parameters)
+        try:
+            return {queue: self._of(connection, queue_name(self._prefix, queue)) for queue in queues}
+        finally:
+            with contextlib.suppress(*PIKA_ERRORS):
+                connection.close()
+
+    def _of(self, connection: BlockingConnection, name: str) -> Messages:
+        return Messages(
+            ready=_length(connection, name),
+            delayed=_length(connection, dq_name(name)),
+            dead=_length(connection, xq_name(name)),
+        )
+
+
+def _length(connection: BlockingConnection, name: str) -> int:
+    channel = connection.channel()  # of its own: a queue that is not there closes it
+    try:
+        length = int(channel.queue_declare(name, passive=True).method.message_count)
+    except pika.exceptions.ChannelClosedByBroker as error:
+        if error.reply_code != pika.spec.NOT_FOUND:
+            raise
+        return 0
+    channel.close()
+    return length
+
+
+class _RedisDepth:
+    """By the keys that dramatiq keeps a queue in; see `docs/brokers.md`."""
+
+    def __init__(self, url: str, prefix: str) -> None:
+        self._url = url
+        self._prefix = prefix
+
+    def __call__(self, queues: Sequence[str]) -> dict[str, Messages]:
+        names = [f"{self._prefix}:broker:{queue_name(self._prefix, queue)}" for queue in queues]
+        with redis.Redis.from_url(
+            self._url, socket_timeout=LINK_S, socket_connect_timeout=LINK_S, protocol=2, legacy_responses=True
+        ) as client:
+            pipeline = client.pipeline(transaction=False)
+            for name in names:
+                pipeline.llen(name)
+                pipeline.hlen(f"{dq_name(name)}.msgs")
+                pipeline.zcard(xq_name(name))
+            answers = iter(pipeline.execute())
+        return {queue: Messages(ready=next(answers), delayed=next(answers), dead=next(answers)) for queue in queues}
