@@ -29,6 +29,7 @@ from runyard.db import boundaries, reads, turns
 from runyard.db.claims import give_back, queued_groups, take
 from runyard.db.closes import late_closes, mark_closed
 from runyard.db.deaths import bury
+from runyard.db.depth import take_census
 from runyard.db.engine import Database
 from runyard.db.locks import lock_owned
 from runyard.db.migrate import upgrade
@@ -147,6 +148,11 @@ async def late_streams(connection: Any) -> None:
     await mark_closed(connection, [InvocationId("inv_11")])
 
 
+async def depth_of_queues(connection: Any) -> None:
+    census = await take_census(connection, seen_since=0)
+    assert sum(load.runs for load in census.loads) == RUNS // 5
+
+
 async def death(connection: Any) -> None:
     assert await connection.run_sync(bury, WorkerId(WORKER), 0) is not None
 
@@ -165,6 +171,7 @@ EXPECTED: dict[Work, set[str]] = {
     whole_turn: set(),
     hand_over: set(),
     late_streams: {"ix_agent_invocations_unclosed"},
+    depth_of_queues: {"ix_agent_runs_claim", "ix_agent_runs_running_tenant", "ix_agent_runs_waiting"},
     death: {"ix_agent_runs_worker"},
 }
 every_work = pytest.mark.parametrize("work", EXPECTED, ids=lambda work: work.__name__)
@@ -181,8 +188,10 @@ async def test_no_table_is_read_from_end_to_end(full_database: Database, work: W
         assert index in found, found
 
 
-WHOLE_TABLE = re.compile(r"Seq Scan on agent_|^SCAN (agent_\w+|queued|head|running|ahead)$", re.MULTILINE)
-"""Of `workers`, too few for an index, Postgres reads every row."""
+WHOLE_TABLE = re.compile(
+    r"Seq Scan on agent_(?!manifests)|^SCAN (agent_(?!manifests)\w+|queued|head|running|ahead)$", re.MULTILINE
+)
+"""Of `workers` and `agent_manifests`, too few for an index, every row is read."""
 
 
 @pytest.mark.parametrize("full_database_url", [POSTGRES], indirect=True)
@@ -192,7 +201,7 @@ async def test_postgres_reads_no_table_from_end_to_end(full_database: Database, 
     async with full_database.transaction() as connection:
         await work(connection)
         scanned = sa.text("SELECT relname FROM pg_stat_xact_user_tables WHERE seq_scan > 0")
-        assert set((await connection.execute(scanned)).scalars()) <= {"workers"}
+        assert set((await connection.execute(scanned)).scalars()) <= {"workers", "agent_manifests"}
         await connection.rollback()
 
 

@@ -24,6 +24,7 @@ from runyard.settings import QueueSettings
 WATCH_S = 1.0
 POLL_S = 0.25
 BAR_CELLS = 12
+PIPED_WIDTH = 240  # columns: whoever reads lines wants them whole
 FULL, EMPTY = "\N{FULL BLOCK}", "\N{LIGHT SHADE}"
 UNKNOWN = "?"
 
@@ -98,6 +99,8 @@ async def _print_json(depths: AsyncIterator[Depth]) -> None:
 
 async def _print_tables(depths: AsyncIterator[Depth], *, live: bool) -> None:
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = PIPED_WIDTH
     if not (live and console.is_terminal):
         async for depth in depths:
             console.print(drawn(depth))
