@@ -1,4 +1,4 @@
-"""Sees to it that what checks `k8s/` is in .tools/manifests: kubectl, kubernetes-validate, checkov.
+"""Sees to it that what checks `k8s/` and `compose.yaml` is in .tools/manifests: kubectl, checkov, docker-compose, ...
 
 An environment of its own, from the group `manifests` of uv.lock: `make dev` needs none of it.
 """
@@ -33,7 +33,7 @@ def main() -> None:
     wanted = fingerprint()
     if BUILT_FROM.exists() and BUILT_FROM.read_text() == wanted:
         return
-    print(f"Installing what checks k8s/ into {ENVIRONMENT.relative_to(ROOT)}", flush=True)
+    print(f"Installing what checks k8s/ and compose.yaml into {ENVIRONMENT.relative_to(ROOT)}", flush=True)
     environment = {**build_environment(), "UV_PROJECT_ENVIRONMENT": str(ENVIRONMENT)}
     sync = [find_uv(environment), "sync", "--locked", "--only-group", "manifests"]
     sync += ["--compile-bytecode", "--python", sys.executable]

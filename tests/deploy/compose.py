@@ -1,30 +1,32 @@
-"""`compose.yaml` as data, and its variables filled in as `docker compose` does."""
+"""`compose.yaml` as Docker Compose reads it."""
 
-import re
-from collections.abc import Mapping
+import json
+import subprocess
 from typing import Any
 
 import yaml
-from tests.deploy.manifests import ROOT
+from tests.deploy.manifests import ROOT, command
 
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
-SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+FILE = ROOT / "compose.yaml"
+WRITTEN: dict[str, Any] = yaml.safe_load(FILE.read_text())
+SERVICES: dict[str, dict[str, Any]] = WRITTEN["services"]
+"""As they are written: variables are not filled in."""
 
-_VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::(?P<kind>[-?])(?P<word>[^}]*))?\}")
+
+def config(**given: str) -> subprocess.CompletedProcess[str]:
+    """What `docker compose config` says where the shell has these variables and no others; no `.env` is read."""
+    return subprocess.run(
+        [command("docker-compose"), "--env-file", "/dev/null", "--file", FILE, "config", "--format", "json"],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=given,
+    )
 
 
-def composed(environment: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """The values of a service, with those of the shell or of `.env` in `given`.
-
-    Raises:
-        KeyError: a variable that has no default is not given.
-    """
-
-    def value(match: re.Match[str]) -> str:
-        if found := given.get(match["name"]):
-            return found
-        if match["kind"] == "-":
-            return str(match["word"])
-        raise KeyError(match["name"])
-
-    return {name: _VARIABLE.sub(value, text) for name, text in environment.items()}
+def services(**given: str) -> dict[str, dict[str, Any]]:
+    """The services as they would be started."""
+    done = config(**given)
+    assert (done.returncode, done.stderr) == (0, "")
+    found: dict[str, dict[str, Any]] = json.loads(done.stdout)["services"]
+    return found

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.deploy.compose import SERVICES, composed
+from tests.deploy.compose import config, services
 from tests.deploy.manifests import Manifest, asked_of_secrets, environment
 from tests.dockerfile import lineage
 
@@ -27,6 +27,7 @@ IMAGES = {
 }
 """The variables that the images have already."""
 
+SECRET = "s" * 32
 both = pytest.mark.parametrize("role", ["gateway", "worker"])
 
 
@@ -84,16 +85,19 @@ def test_the_trial_overlay_has_all_secrets_and_prod_has_none(rendered: dict[str,
 
 @pytest.mark.parametrize("role", ["gateway", "worker", "migrate"])
 def test_every_variable_of_compose_is_a_setting(role: str) -> None:
-    assert set(SERVICES[role]["environment"]) - SETTINGS - FOREIGN == set()
+    variables = set(services(RUNYARD_JWT_SECRET=SECRET)[role]["environment"])
+    assert variables - SETTINGS - FOREIGN == set()
+    assert "RUNYARD_DATABASE_URL" in variables
 
 
 @both
 def test_a_role_starts_with_what_compose_gives_it(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = composed(SERVICES[role]["environment"], {"RUNYARD_JWT_SECRET": "s" * 32})
+    given = services(RUNYARD_JWT_SECRET=SECRET)[role]["environment"]
     settings = load(monkeypatch, {**IMAGES[role], **given})
     assert settings.auth == "jwt" if role == "gateway" else settings.agents.is_absolute()
 
 
 def test_compose_asks_for_a_secret_that_nobody_knows() -> None:
-    with pytest.raises(KeyError, match="RUNYARD_JWT_SECRET"):
-        composed(SERVICES["gateway"]["environment"], {})
+    done = config()
+    assert done.returncode != 0
+    assert "RUNYARD_JWT_SECRET is missing" in done.stderr
