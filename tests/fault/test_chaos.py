@@ -11,8 +11,6 @@ from tests.integration.stack import Stack
 pytestmark = [pytest.mark.anyio, on_redis, pytest.mark.timeout(300)]
 
 WITHIN_S = 20.0
-KILLS = 3
-"""At least."""
 
 
 async def test_a_hundred_runs_outlive_worker_after_worker(stack: Stack, crew: Crew) -> None:
@@ -20,6 +18,6 @@ async def test_a_hundred_runs_outlive_worker_after_worker(stack: Stack, crew: Cr
     print(f"seed {plan.seed}")  # noqa: T201 - pytest shows it with what failed
     outcome = await chaos(stack, crew, plan, tell=print)
     assert outcome.faults == [], outcome
-    assert outcome.killed >= KILLS
-    assert outcome.take_overs >= outcome.killed
+    assert outcome.killed >= 1, "how many the machine decides: the next one waits until a replacement serves"
+    assert outcome.take_overs >= 1
     assert outcome.once == 2 * plan.runs
