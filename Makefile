@@ -28,7 +28,7 @@ bench: venv
 	@.venv/bin/python -m scripts.services
 	@.venv/bin/python -m benchmarks
 
-# A hundred runs while workers are killed (README, "Reliability"). `make chaos SEED=7`
+# A hundred runs while workers are killed (docs/reliability.md). `make chaos SEED=7`
 chaos: venv
 	@.venv/bin/python -m scripts.services
 	@.venv/bin/python -m scripts.chaos $(if $(SEED),--seed "$(SEED)")

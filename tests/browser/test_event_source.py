@@ -1,4 +1,4 @@
-"""A browser's own EventSource: with the lines that the README has for it, and as it comes back by itself."""
+"""A browser's own EventSource: with the lines that docs/streaming.md has for it, and as it comes back by itself."""
 
 import re
 import signal
@@ -14,7 +14,7 @@ from tests.standin import fail, hold, says
 
 pytestmark = [pytest.mark.anyio, on_sqlite]
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs/streaming.md"
 READ = """async ([script, stream]) => {
     const [source, answer] = new Function("stream", `${script}; return [source, () => answer]`)(stream);
     await new Promise((resolve) => {
@@ -28,7 +28,7 @@ LOOKALIKES = ('{"seq":', '1,"role":"user"}', '{"seq":7,"role":"assistant"}', "a\
 
 
 async def test_answer_text_is_told_from_rows(stack: Stack, reader: Reader) -> None:
-    (script,) = re.findall(r"```js\n(.*?)```", README.read_text(), re.DOTALL)
+    (script,) = re.findall(r"```js\n(.*?)```", PAGE.read_text(), re.DOTALL)
     stack.standin.answers(
         says("This is withdrawn. 🙂").then(fail("overloaded_error")),
         says("Kept 🙂").calls("look_up", {"order": "1"}),

@@ -50,14 +50,7 @@ def exists(name):
     [
         "README.md",
         "ARCHITECTURE.md",
-        "docs/brokers.md",
-        "docs/deploy.md",
-        "docs/functions.md",
-        "docs/performance.md",
-        "docs/pylon.md",
-        "docs/security.md",
-        "docs/streaming.md",
-        *(str(path.relative_to(ROOT)) for path in ADRS),
+        *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md"))),
     ],
 )
 def test_links_lead_to_files(document):
@@ -117,7 +110,7 @@ def test_make_has_the_targets():
 
 def curls():
     """Method, path with query, headers and body of each curl in the README; its shell variables as they stand."""
-    commands = re.findall(r"curl (?:\\\n|\\.|[^\\|)\n])+", "".join([*blocks("bash"), *blocks("sh")]))
+    commands = re.findall(r"curl (?:\\\n|\\.|[^\\|)\n])+", "".join(blocks("bash")))
     for command in commands:
         words = iter(shlex.split(command.replace("\\\n", " ")))
         url, headers, body = "", [], None
@@ -137,7 +130,7 @@ def curls():
 
 def test_the_calls_are_routes_of_the_gateway():
     called = [(method, path) for method, path, _, _ in curls()]
-    assert called.count(("POST", "/v1/agents/researcher/runs")) == 3
+    assert called.count(("POST", "/v1/agents/researcher/runs")) == 2
     assert ("GET", "/v1/streams/$STREAM") in called
     for method, path in called:
         assert any(
@@ -156,7 +149,7 @@ def test_the_calls_that_start_runs_ask_for_a_stream_with_a_body_that_is_taken():
             else:
                 assert StartRun.model_validate(body).said() == (None, body["input"])
             bodies.append(sorted(body))
-    assert bodies == [["input"], ["input", "runId"], ["input"], ["as", "input"]]
+    assert bodies == [["input"], ["input", "runId"], ["input"]]
 
 
 def test_the_function_that_is_documented_can_be_loaded(tmp_path):
