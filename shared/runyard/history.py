@@ -24,10 +24,7 @@ def check_user_blocks(blocks: Sequence[Block], where: str) -> None:
         InvalidArgs: names the block, `where[0].type`.
     """
     for index, block in enumerate(blocks):
-        place = f"{where}[{index}]"
-        if block.get("type") not in _USER_BLOCKS:
-            raise _wrong(place, "type", "must be text, image or document")
-        _check_shown(block, place)
+        _check_user_block(block, f"{where}[{index}]")
 
 
 def check_history(messages: Sequence[HistoryMessage], *, behind: Sequence[HistoryMessage] = ()) -> None:
@@ -90,7 +87,7 @@ def _check_user(blocks: Sequence[Block], where: str, open_calls: list[str]) -> N
     for index, block in enumerate(blocks):
         place = f"{where}[{index}]"
         if block.get("type") != "tool_result":
-            check_user_blocks([block], where)
+            _check_user_block(block, place)
             continue
         call_id = block.get("tool_use_id")
         if call_id not in open_calls or call_id in answered:
@@ -107,7 +104,9 @@ def _check_user(blocks: Sequence[Block], where: str, open_calls: list[str]) -> N
         raise _unanswered(where, missing)
 
 
-def _check_shown(block: Block, place: str) -> None:
+def _check_user_block(block: Block, place: str) -> None:
+    if block.get("type") not in _USER_BLOCKS:
+        raise _wrong(place, "type", "must be text, image or document")
     if block["type"] in _SOURCED:
         _need(block, place, "source", dict)
     else:

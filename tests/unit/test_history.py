@@ -65,6 +65,7 @@ def test_results_may_answer_the_transcript_they_are_appended_to() -> None:
         ([user({"type": "image"})], "messages[0].content[0].source"),
         ([user({"type": "video", "source": {}})], "messages[0].content[0].type"),
         ([user({})], "messages[0].content[0].type"),
+        ([user(text("a"), {"type": "video"})], "messages[0].content[1].type"),
         ([user(CALL)], "messages[0].content[0].type"),
         ([user(RESULT)], "messages[0].content[0].tool_use_id"),
         ([model(CALL)], "t1"),
