@@ -150,7 +150,8 @@ async def test_dev_serves_the_shipped_examples_in_an_empty_folder(dev_environmen
             await reading.rest()
         assert reading.events[-1].type == "result"
         assert "agents   converter, researcher   (examples that ship with Runyard" in dev.out.read_text()
-        begun, again, continued = [await shell(block, await dev.url()) for block in blocks("bash") if "curl" in block]
+        printed = [await shell(block, await dev.url()) for block in blocks("bash") if "curl" in block]
+    begun, again, continued, planned = printed
     (opening, *_, end), (first, *rest), (*_, last) = begun, again, continued
     assert end.type == last.type == "result"
     assert json.loads(end.data)["status"] == json.loads(last.data)["status"] == "completed"
@@ -158,6 +159,7 @@ async def test_dev_serves_the_shipped_examples_in_an_empty_folder(dev_environmen
     assert (opening.seq, first.seq) == (1, 16)
     assert [first, *rest] == begun[15:]
     assert json.loads(last.data)["runId"] == json.loads(end.data)["runId"]
+    assert json.loads(planned[-1].data)["output"]["monthly"] > 0
 
 
 async def shell(block: str, url: str) -> list[Event]:
