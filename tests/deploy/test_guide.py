@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.deploy.compose import SERVICES
 from tests.deploy.manifests import K8S, ROOT, Manifest, asked_of_secrets, container, environment, find
+from tests.deploy.test_schemas import OLDEST
 from tests.dockerfile import lineage, stages
 from typer.main import get_command
 
@@ -122,6 +123,7 @@ def test_numbers_in_the_text_are_those_of_the_manifests(rendered: dict[str, list
     scaled = find(rendered["prod"], "ScaledObject", "runyard-worker")["spec"]
     gateways = find(rendered["prod"], "HorizontalPodAutoscaler", "runyard-gateway")["spec"]
     text = " ".join(GUIDE.split())
+    assert f"Kubernetes {OLDEST} or newer" in text
     worker = find(rendered["prod"], "Deployment", "runyard-worker")["spec"]
     assert (
         f"`RUNYARD_WORKER_SLOTS` runs at once, {environment(rendered['prod'], 'worker')['RUNYARD_WORKER_SLOTS']} here"
