@@ -69,6 +69,7 @@ class HTTPRoute(Strict):
 
 
 class PostgresqlTrigger(Strict):
+    dbName: str  # noqa: N815
     query: str
     targetQueryValue: Number  # noqa: N815
 
