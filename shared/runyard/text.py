@@ -58,5 +58,9 @@ def truncate_bytes(text: str, limit_bytes: int) -> str:
 
 
 def is_name(value: object) -> TypeGuard[str]:
-    """Whether it can name a user or a tenant (`NAME_RULE`): no two that look alike differ by what nobody sees."""
-    return isinstance(value, str) and 0 < len(value) <= NAME_MAX and value.isprintable() and bool(value.strip())
+    """Whether it can name a user or a tenant (`NAME_RULE`): no two that look alike differ by what nobody sees, and none
+    was made of another by `clean_text`.
+    """
+    if not isinstance(value, str) or not 0 < len(value) <= NAME_MAX:
+        return False
+    return value.isprintable() and bool(value.strip()) and _REPLACEMENT not in value

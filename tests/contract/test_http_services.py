@@ -116,6 +116,7 @@ async def test_a_context_of_a_client_is_ignored(stack: Stack, unique: str) -> No
         ("talker", acting(""), (400, "INVALID_ARGS", "as.userId")),
         ("talker", acting(" \t"), (400, "INVALID_ARGS", "as.userId")),
         ("talker", acting("a" * 257), (400, "INVALID_ARGS", "as.userId")),
+        ("talker", acting("a\0b"), (400, "INVALID_ARGS", "as.userId")),  # not somebody else's name once it is clean
         ("talker", acting("{user}", tenantId=""), (400, "INVALID_ARGS", "as.tenantId")),
         ("talker", acting("{user}", admin="yes"), (400, "INVALID_ARGS", "as.admin")),
         ("talker", acting("{user}", roles=["admin"]), (400, "INVALID_ARGS", "as.roles")),

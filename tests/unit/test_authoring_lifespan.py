@@ -79,7 +79,7 @@ async def test_an_error_in_closing_is_logged_and_the_others_are_closed():
     spans = [
         recording(log, "a", {"a": 1}, closing_error=RuntimeError("first")),
         recording(log, "b", {"b": 1}),
-        recording(log, "c", {"c": 1}, closing_error=OSError("second")),
+        recording(log, "c", {"c": 1}, closing_error=SystemExit("second")),
     ]
     with capture_logs() as logged:
         async with open_resources(spans):

@@ -20,6 +20,7 @@ from runyard.db.records import Call
 from runyard.ids import InvocationId
 from runyard.runs import CallState
 from runyard_workers import calls
+from runyard_workers.author_code import contain_tasks
 from runyard_workers.calls import Batch, CallOutcome, ReadyCall, plan_batch, run_group
 from runyard_workers.results import ToolResult, error_result
 from runyard_workers.threads import ToolThreads
@@ -228,6 +229,94 @@ def raising(error: BaseException, *, is_async: bool) -> Tool[..., Any]:
 )
 async def test_whatever_a_tool_raises_is_its_result(error: BaseException, told: str, is_async: bool) -> None:
     assert await result_of(raising(error, is_async=is_async)) == error_result(told)
+
+
+class Hostile(BaseException):
+    """Its words, what it holds and even what it is: asked for, each exits."""
+
+    def __str__(self) -> str:
+        raise SystemExit
+
+    __repr__ = __str__
+
+
+class HostileValue(dict[str, str]):
+    def items(self) -> Any:
+        raise SystemExit
+
+
+class HostileProxy:
+    @property
+    def __class__(self) -> Any:
+        raise SystemExit
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_no_words_of_an_exception_end_the_loop(is_async: bool) -> None:
+    assert await result_of(raising(Hostile(), is_async=is_async)) == error_result("Hostile")
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("kind", [HostileValue, HostileProxy])
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_no_value_ends_the_loop_when_it_is_looked_at(kind: type[Any], is_async: bool) -> None:
+    async def on_the_loop() -> Any:
+        return kind()
+
+    def in_a_thread() -> Any:
+        return kind()
+
+    result = await result_of(tool(on_the_loop if is_async else in_a_thread))
+    assert result.is_error
+    assert "SystemExit" in str(result.content)
+
+
+async def test_no_validator_ends_the_loop() -> None:
+    def exits(value: str) -> str:
+        raise SystemExit
+
+    @tool
+    async def validated(q: Annotated[str, AfterValidator(exits)]) -> None: ...
+
+    batch = plan_batch([tool_use("toolu_0", "validated", q="x")], [planned(0, "validated")], {"validated": validated})
+    assert batch.refused == {0: error_result("SystemExit")}
+
+
+@pytest.mark.usefixtures("nothing_left")
+async def test_no_task_that_a_tool_starts_ends_the_loop() -> None:
+    @tool
+    async def grouped() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_exits())
+
+    @tool
+    async def alone() -> str:
+        (error,) = await asyncio.gather(_exits(), return_exceptions=True)
+        return str(error)
+
+    async def unawaited() -> str:
+        return "never"
+
+    @tool
+    async def called_off() -> str:
+        task = asyncio.create_task(unawaited())
+        task.cancel()
+        await asyncio.wait([task])
+        return str(task.cancelled())
+
+    loop = asyncio.get_running_loop()
+    contain_tasks(loop)
+    try:
+        assert (await result_of(grouped)).is_error
+        assert await result_of(alone) == ToolResult(content="a task ended by SystemExit")
+        assert await result_of(called_off) == ToolResult(content="True")
+    finally:
+        loop.set_task_factory(None)
+
+
+async def _exits() -> None:
+    raise SystemExit
 
 
 @pytest.mark.usefixtures("nothing_left")

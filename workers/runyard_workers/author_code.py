@@ -6,10 +6,17 @@ a run being dropped: they are all told as `FailedError`.
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import ContextVar
 from typing import Any
 
 from runyard_workers.threads import Outcome, ToolThreads
+
+EXITS = (SystemExit, KeyboardInterrupt)
+"""A task that raises one of these ends its event loop, too."""
+
+_IS_AUTHORS = ContextVar("runyard.is_authors", default=False)
+"""Tasks and threads have it from the code that starts them."""
 
 
 class OverstayedError(Exception):
@@ -33,10 +40,59 @@ async def run_author_code(work: Callable[[], Any], *, is_async: bool, timeout_s:
     Raises:
         FailedError, OverstayedError: see there. A CancelledError is the caller's own.
     """
-    value = await (_on_loop(work, timeout_s) if is_async else _in_thread(work, timeout_s, threads))
-    if not is_async and inspect.isawaitable(value):
-        return await _on_loop(lambda: value, timeout_s)
-    return value
+    token = _IS_AUTHORS.set(True)
+    try:
+        value = await (_on_loop(work, timeout_s) if is_async else _in_thread(work, timeout_s, threads))
+        if not is_async and _is_awaitable(value):
+            return await _on_loop(lambda: value, timeout_s)
+        return value
+    finally:
+        _IS_AUTHORS.reset(token)
+
+
+def contain_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """From now on a SystemExit in a task that authors' code starts is an error of that task, not the loop's end."""
+    loop.set_task_factory(_new_task)
+
+
+def _new_task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+    return asyncio.Task(_Contained(work) if _IS_AUTHORS.get() else work, loop=loop, **options)
+
+
+class _Contained(Coroutine[Any, Any, Any]):
+    """A coroutine that tells of its exits as errors."""
+
+    def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
+        self._inner = inner
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._inner.__await__()
+
+    def send(self, value: Any) -> Any:
+        try:
+            return self._inner.send(value)
+        except EXITS as error:
+            raise _as_error(error) from error
+
+    def throw(self, *error: Any) -> Any:
+        try:
+            return self._inner.throw(*error)
+        except EXITS as exit_:
+            raise _as_error(exit_) from exit_
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def _as_error(error: BaseException) -> RuntimeError:
+    return RuntimeError(f"a task ended by {type(error).__name__}")
+
+
+def _is_awaitable(value: Any) -> bool:
+    try:
+        return inspect.isawaitable(value)
+    except BaseException as error:  # noqa: BLE001 - a lazy proxy is asked for its class, and may raise anything
+        raise FailedError(error) from None
 
 
 async def _on_loop(work: Callable[[], Any], timeout_s: float) -> Any:

@@ -68,7 +68,7 @@ def plan_batch(blocks: Sequence[Block], ledger: Sequence[Call], tools: Mapping[s
             except InvalidToolInput as error:
                 refused[index] = error_result(str(error))
                 continue
-            except Exception as error:  # noqa: BLE001 - pydantic lets most of what an author's validator raises through
+            except BaseException as error:  # noqa: BLE001 - pydantic lets what an author's validator raises through
                 refused[index] = error_result(describe_exception(error))
                 continue
             ready = ReadyCall(index=index, call_id=call.call_id, tool=tool, arguments=arguments)
@@ -135,7 +135,7 @@ async def _result(call: ReadyCall, threads: ToolThreads, context: RunContext) ->
     work = functools.partial(tool.handler, **arguments)
     try:
         value = await run_author_code(work, is_async=tool.is_async, timeout_s=tool.timeout_s, threads=threads)
-        return value if isinstance(value, ToolResult) else to_result(value, tool=tool.name)
+        return value if type(value) is ToolResult else to_result(value, tool=tool.name)
     except OverstayedError:
         context.cancelled.set()
         return error_result(f'Tool "{tool.name}" timed out after {tool.timeout_s:g} s')

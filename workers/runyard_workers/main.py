@@ -24,6 +24,7 @@ from runyard.settings import Settings
 from runyard.streams.announcements import Announcer
 from runyard.streams.connect import connect
 from runyard.streams.store import FrameStore
+from runyard_workers.author_code import contain_tasks
 from runyard_workers.beat import Beat
 from runyard_workers.cancel_wakeups import hear_cancels
 from runyard_workers.catalog import Catalog, load_folder
@@ -77,6 +78,7 @@ async def run_worker(settings: Settings) -> None:
     def leave() -> None:
         (hurry if stop.is_set() else stop).set()
 
+    contain_tasks(asyncio.get_running_loop())
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, leave)
     catalog = load_agents(settings)

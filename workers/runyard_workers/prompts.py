@@ -12,7 +12,7 @@ from runyard_workers.threads import ToolThreads
 
 
 async def system_prompt(agent: Agent, context: RunContext, threads: ToolThreads) -> str | None:
-    """None when the agent has none, or it is empty.
+    """None when the agent has none, or it is blank, which providers refuse.
 
     Raises:
         RunTimeout: the author's function took longer than the agent's `timeout_s`.
@@ -33,4 +33,4 @@ async def system_prompt(agent: Agent, context: RunContext, threads: ToolThreads)
             raise InternalError(f"the agent's system function failed ({type(failure.error).__name__})") from None
     if text is not None and not isinstance(text, str):
         raise InternalError(f"the agent's system function returned {type(text).__name__}, not a string")
-    return clean_text(text) if text else None
+    return clean_text(text) if text and text.strip() else None

@@ -37,10 +37,11 @@ def to_result(value: Any, *, tool: str) -> ToolResult:
     Raises:
         UnserializableResult: the value has no JSON form.
     """
-    if isinstance(value, str):
+    kind = type(value)  # not isinstance: a lazy proxy is asked for its class, and may raise
+    if issubclass(kind, str):
         return ToolResult(content=truncate_bytes(clean_text(str.__str__(value)), RESULT_LIMIT_BYTES))
     try:
-        if isinstance(value, Content):
+        if issubclass(kind, Content):
             return ToolResult(content=_cap_blocks(_filled(to_json(value.blocks))))
         text = orjson.dumps(to_json(value)).decode()
     except Unserializable as error:
@@ -61,7 +62,7 @@ def describe_exception(exception: BaseException) -> str:
     name = type(exception).__name__
     try:
         message = str(exception)
-    except Exception:  # noqa: BLE001 - an author's __str__ may raise anything, and the error at hand must be told
+    except BaseException:  # noqa: BLE001 - an author's __str__ may raise anything, and the error at hand must be told
         return name
     return f"{name}: {message}" if message else name
 

@@ -46,7 +46,7 @@ def to_json(value: Any) -> Any:
         return clean_json(_convert(value, ()))
     except Unserializable:
         raise
-    except Exception as error:
+    except BaseException as error:
         # Serializers, properties and iterators of authors' classes run in here: they may raise anything.
         raise Unserializable(f"{type_name(value)} (converting it raised {type(error).__name__})") from error
 

@@ -73,7 +73,7 @@ async def _first(name: str, generator: ResourceGenerator) -> Any:
         return await anext(generator)
     except StopAsyncIteration:
         raise StartError(f"lifespan {name!r} ended without a yield") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise StartError(f"lifespan {name!r} failed to open: {type(error).__name__}: {error}") from error
 
 
@@ -81,9 +81,10 @@ async def _close(name: str, generator: ResourceGenerator) -> None:
     import structlog  # here, so that importing runyard in an agent's file stays cheap
 
     try:
-        async for _ in generator:
-            raise RuntimeError(f"lifespan {name!r} yielded twice")
-    except Exception:  # noqa: BLE001 - an author's code may raise anything, and the others must still close
+        try:
+            async for _ in generator:
+                raise RuntimeError(f"lifespan {name!r} yielded twice")
+        finally:
+            await generator.aclose()
+    except (Exception, SystemExit):  # noqa: BLE001 - an author's code may raise anything, and the others must still close
         structlog.get_logger().exception("lifespan_close_failed", lifespan=name)
-    finally:
-        await generator.aclose()

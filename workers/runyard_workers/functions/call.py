@@ -58,7 +58,7 @@ async def _returned(function: Function[..., Any], given: Any, context: RunContex
         arguments = function.arguments(given)
     except InvalidToolInput as error:
         raise InvalidArgs(as_text(error.issues), fields=sorted(filter(None, error.issues))) from error
-    except Exception as error:
+    except BaseException as error:
         # pydantic lets most of what an author's validator raises through
         raise _failed(error) from error
     if function.context_parameter is not None:
