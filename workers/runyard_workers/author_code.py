@@ -64,6 +64,7 @@ class _Contained(Coroutine[Any, Any, Any]):
 
     def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
         self._inner = inner
+        self.__qualname__ = getattr(inner, "__qualname__", type(inner).__qualname__)  # asyncio's logs show it
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._inner.__await__()

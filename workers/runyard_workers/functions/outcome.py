@@ -65,7 +65,7 @@ def output_of(value: Any) -> Any:
         FunctionFailed: it has no JSON form, or is too large.
     """
     try:
-        output = to_json(value.blocks if isinstance(value, Content) else value)
+        output = to_json(value.blocks if type(value) is Content else value)  # a lazy proxy's class may raise
     except Unserializable as error:
         raise FunctionFailed(f"the function returned {error}, which has no JSON form") from error
     size_bytes = len(orjson.dumps(output))
