@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from tests.contract import store
 from tests.contract.crew import Crew, give_back_all, reached
+from tests.contract.inspecting import found
 from tests.contract.worker import Settled, Worker
 from tests.fakes.databases import Fault
 
@@ -26,6 +28,13 @@ from runyard_workers.functions.output import TEXT_LIMIT_BYTES
 pytestmark = pytest.mark.anyio
 
 LONG_S = 3600.0
+
+
+@pytest.fixture(autouse=True)
+async def sound(worker: Worker) -> AsyncIterator[None]:
+    """Whatever a test leaves, `runyard fsck` finds nothing in it."""
+    yield
+    assert await found(worker) == []
 
 
 def offer(worker: Worker, offered: Function) -> dict[str, Any]:
