@@ -125,21 +125,21 @@ async def test_what_threads_write_is_all_there(worker: Worker) -> None:
 
 
 async def test_what_it_writes_after_its_end_is_nobodys(worker: Worker) -> None:
-    late = asyncio.Event()
+    """Its text is in the result that is on its way to the row."""
+    contexts: list[RunContext] = []
 
     @function
     async def write(ctx: RunContext) -> None:
-        async def later() -> None:
-            await worker.database.wrote(boundaries.append_results)
-            ctx.stream.write("too late")
-            late.set()
-
+        contexts.append(ctx)
         ctx.stream.write("in time")
-        asyncio.create_task(later())  # noqa: RUF006 - it is awaited by `late`
 
+    async def write_on() -> None:
+        contexts[0].stream.write("too late")
+
+    worker.database.before[boundaries.append_results] = write_on
     settled = await call(worker, write)
-    await reached(late)
     assert settled.result["text"] == "in time"
+    assert (len(contexts), worker.database.before) == (1, {})
 
 
 # Errors ------------------------------------------------------------------------------------------------------------

@@ -87,7 +87,9 @@ async def test_a_caller_who_has_left_is_not_waited_for() -> None:
 
 
 async def test_a_stream_that_begins_is_not_interrupted() -> None:
+    """By the end of what watched whether the caller leaves before."""
     tail = FakeTail([TEXT])
+    others = asyncio.all_tasks()
     assert await says_something(tail, never, is_functions_own, silence_s=LONG_S)
-    await asyncio.sleep(0)
+    await asyncio.gather(*(asyncio.all_tasks() - others), return_exceptions=True)
     assert not tail._interrupted.is_set()
