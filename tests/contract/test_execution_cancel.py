@@ -1,6 +1,4 @@
-"""A run that a person stops: at once, wherever it stands, and what it has said is kept (field.md A1, C1; loop.md A11 to
-A16).
-"""
+"""A run that a person stops: at once, wherever it stands, and what it has said is kept."""
 
 import asyncio
 import contextlib
@@ -114,7 +112,7 @@ async def test_a_model_call_is_aborted_and_its_text_kept(worker: Worker) -> None
 
 
 async def test_steering_that_waits_is_kept_behind_the_text(worker: Worker) -> None:
-    """loop.md A16: user, assistant, user."""
+    """User, assistant, user."""
     begun = asyncio.Event()
     worker.script([*says("Half")[:1], begun.set, asyncio.Event()])
     run = await start(worker, content="go")
@@ -217,7 +215,6 @@ async def test_a_redis_that_has_been_away_for_long_is_not_waited_for(
 
 
 async def test_tools_are_told_and_what_has_not_started_does_not(worker: Worker) -> None:
-    """loop.md A15."""
     begun, ran = asyncio.Event(), []
 
     @tool
@@ -295,7 +292,7 @@ async def test_a_tool_that_ignores_it_is_left_behind(worker: Worker, block: thre
 
 
 async def test_the_next_turn_rides_behind_the_results(worker: Worker) -> None:
-    """field.md A1: one user message, results first, and nothing has run twice."""
+    """One user message, results first, and nothing has run twice."""
     begun, runs = asyncio.Event(), []
 
     @tool
@@ -351,7 +348,6 @@ async def test_calls_that_are_only_planned_do_not_start(worker: Worker) -> None:
 
 
 async def test_a_cancel_at_the_tool_boundary_calls_the_model_no_more(worker: Worker) -> None:
-    """loop.md A11."""
 
     @tool
     async def work() -> str:
@@ -368,7 +364,7 @@ async def test_a_cancel_at_the_tool_boundary_calls_the_model_no_more(worker: Wor
 
 
 async def test_a_cancel_at_the_terminal_boundary_keeps_the_answer(worker: Worker) -> None:
-    """loop.md A12: with steering, in both orders."""
+    """With steering, in both orders."""
     worker.script(says("Done."))
     claim = await worker.claim(content="go")
 
@@ -421,7 +417,7 @@ async def test_a_cancel_whose_commit_fails_is_settled_once(worker: Worker, fault
 
 
 async def test_the_beat_tells_what_the_channel_did_not(worker: Worker) -> None:
-    """field.md C1: the publish was lost, or Redis is away."""
+    """The publish was lost, or Redis is away."""
     begun = asyncio.Event()
     worker.script([*says("Half")[:1], begun.set, asyncio.Event()])
     run = await start(worker)
@@ -461,7 +457,7 @@ async def test_a_look_that_fails_leaves_it_to_the_beat(worker: Worker) -> None:
 
 
 async def test_a_flag_of_another_generation_is_not_this_ones(worker: Worker) -> None:
-    """loop.md bug 10: what was asked of a turn before, or of another worker's hold, cancels nothing now."""
+    """What was asked of a turn before, or of another worker's hold, cancels nothing now."""
     begun, go_on = asyncio.Event(), asyncio.Event()
     worker.script(says("First."), [begun.set, go_on, *says("Second.")])
     first = await worker.run()
@@ -480,7 +476,7 @@ async def test_a_flag_of_another_generation_is_not_this_ones(worker: Worker) -> 
 
 
 async def test_whoever_takes_a_run_that_is_to_stop_stops_it(worker: Worker) -> None:
-    """field.md C2: the worker is dead, the cancel came before anybody knew."""
+    """The worker is dead, the cancel came before anybody knew."""
     ran = []
 
     @tool

@@ -1,6 +1,4 @@
-"""Input that reaches a run at work: folded at its boundaries, once, whatever fails there (field.md A8, C3; loop.md A9,
-A10, G6, G8, G9).
-"""
+"""Input that reaches a run at work: folded at its boundaries, once, whatever fails there."""
 
 import asyncio
 from collections.abc import Sequence
@@ -50,7 +48,7 @@ def user_turns(settled: Settled) -> list[Any]:
 
 
 async def test_input_that_comes_during_the_answer_is_answered_too(worker: Worker) -> None:
-    """loop.md A9. One invocation, one stream, one terminal frame."""
+    """One invocation, one stream, one terminal frame."""
     worker.script(says("First."), says("Second."))
     claim = await worker.claim(content="go")
     ids: list[str] = []
@@ -82,7 +80,7 @@ async def test_inputs_that_came_together_are_one_turn(worker: Worker) -> None:
 
 
 async def test_at_a_tool_boundary_results_lead_in_the_order_of_the_calls(worker: Worker) -> None:
-    """field.md A8: three tools that end as 3, 1, 2; loop.md A10: the last block is the text."""
+    """Three tools that end as 3, 1, 2; the last block is the text."""
     ended = [asyncio.Event() for _ in range(3)]
 
     @tool
@@ -107,7 +105,7 @@ async def test_at_a_tool_boundary_results_lead_in_the_order_of_the_calls(worker:
 
 
 async def test_an_empty_answer_and_an_input_are_no_empty_message(worker: Worker) -> None:
-    """loop.md G8, G10: two user rows then, one turn in the request."""
+    """Two user rows then, one turn in the request."""
     worker.script([turn()])
     claim = await worker.claim(content="go")
 
@@ -257,7 +255,7 @@ def interleaved(worker: Worker, claim: Claim, sending: list[Any], *, turns_of_th
     ("work", "races"), [(boundaries.end_turn, 100), (boundaries.append_results, 20)], ids=["terminal", "tool"]
 )
 async def test_input_that_races_with_a_boundary_is_answered_once(worker: Worker, work: Any, races: int) -> None:
-    """field.md C3. Whichever transaction is first, at every distance between the two."""
+    """Whichever transaction is first, at every distance between the two."""
 
     @tool(idempotent=True)
     async def lookup() -> str:

@@ -28,7 +28,7 @@ async def run_of(api: Api, run_id: str) -> dict[str, Any]:
 
 
 async def test_a_model_call_is_aborted_and_what_it_said_is_kept(stack: Stack, unique: str) -> None:
-    """loop.md A16: no delta after, the provider's connection closes, the reader's text is the stored one."""
+    """No delta after, the provider's connection closes, the reader's text is the stored one."""
     stack.standin.answers(says("It is ", "so", hold(unique), " and never this"))
     api = stack.gateway.user()
     async with api.streaming("talker") as reading:
@@ -51,7 +51,7 @@ async def test_a_model_call_is_aborted_and_what_it_said_is_kept(stack: Stack, un
 
 
 async def test_a_tool_is_told_and_the_next_turn_works(stack: Stack, unique: str) -> None:
-    """field.md A1, loop.md A15: one call has ended, one runs, one has not begun; each has one result."""
+    """One call has ended, one runs, one has not begun; each has one result."""
     stack.standin.answers(
         says("Let me see. ")
         .calls("look_up", {"order": "1"})
@@ -104,7 +104,7 @@ async def test_without_a_wait_it_is_asked_and_said_so(stack: Stack, unique: str)
 
 @on_sqlite
 async def test_a_wait_that_is_over_says_that_it_has_not_ended(stack: Stack, unique: str) -> None:
-    """field.md C1: never a success that is none. The tool ignores the cancel."""
+    """Never a success that is none. The tool ignores the cancel."""
     stack.standin.answers(calls("hold", {"gate": unique}))
     api = stack.gateway.user()
     started = await api.start("clerk")
@@ -166,7 +166,7 @@ async def test_what_a_failed_run_left_unanswered_is_dropped(stack: Stack, unique
 @on_sqlite
 @pytest.mark.parametrize("status", ["queued", "running", "completed"])
 async def test_to_strangers_there_is_no_run(stack: Stack, unique: str, status: str) -> None:
-    """field.md F1: the same answer as for an id that nobody has, and nothing happens."""
+    """The same answer as for an id that nobody has, and nothing happens."""
     stack.standin.answers(says(hold(unique), "x"), by=By.TURN)
     api = stack.gateway.user(unique)
     started = await api.start("unserved" if status == "queued" else "talker")

@@ -1,4 +1,4 @@
-"""Pylon's wire contract, as its clients use it (loop.md, section 4; cases A13, A24, fn_sse_*, fn_stream_resume)."""
+"""Pylon's wire contract, as its clients use it."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Programs that call for users: whose a run is, what its tools are told, what is refused (loop.md A17 to A19)."""
+"""Programs that call for users: whose a run is, what its tools are told, what is refused."""
 
 import json
 from typing import Any

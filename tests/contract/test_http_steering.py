@@ -1,4 +1,4 @@
-"""Input for a run at work, through real processes: receipts, frames, caps, retraction (loop.md A4, A9, A10)."""
+"""Input for a run at work, through real processes: receipts, frames, caps, retraction."""
 
 import asyncio
 import json
@@ -45,7 +45,6 @@ def user_turns(rows: list[dict[str, Any]]) -> list[Any]:
 
 
 async def test_input_during_the_answer_goes_on_in_the_same_stream(stack: Stack, unique: str) -> None:
-    """loop.md A9."""
     stack.standin.answers(says("First. ", hold(unique)), says("Second."))
     api = stack.gateway.user()
     async with api.streaming("talker", "go") as reading:
@@ -101,7 +100,6 @@ async def test_whoever_steers_reads_on_from_the_tip(stack: Stack, unique: str, n
 
 
 async def test_at_a_tool_boundary_results_come_first(stack: Stack, unique: str) -> None:
-    """loop.md A10."""
     stack.standin.answers(calls("hold", {"gate": unique}).calls("look_up", {"order": "7"}), says("Done."))
     api = stack.gateway.user()
     started = await api.start("clerk", "go")
@@ -244,7 +242,7 @@ async def test_what_opens_a_call_is_not_taken_back(stack: Stack) -> None:
 
 @on_sqlite
 async def test_a_program_is_told_that_the_run_is_busy(stack: Stack, unique: str) -> None:
-    """loop.md A23: it would not know what became of input that joined somebody's turn; unless it asks for that."""
+    """It would not know what became of input that joined somebody's turn; unless it asks for that."""
     stack.standin.answers(says(hold(unique), "x"), says("y"))
     service = stack.gateway.user(roles=("service",))
     started = await service.start("talker", **{"as": {"userId": unique}})

@@ -1,4 +1,4 @@
-"""Every route, walked by those whose the run is not: to them it does not exist (field.md F1, F2).
+"""Every route, walked by those whose the run is not: to them it does not exist.
 
 The walk is made from the table of operations. A route with an id that nobody told it about, or a body with one, fails.
 """

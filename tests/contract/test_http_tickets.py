@@ -1,7 +1,4 @@
-"""Tickets and seats: how a browser's `EventSource` says who it is. One stream, once or by one cookie, nothing else.
-
-field.md F3
-"""
+"""Tickets and seats: how a browser's `EventSource` says who it is. One stream, once or by one cookie, nothing else."""
 
 import asyncio
 import hashlib

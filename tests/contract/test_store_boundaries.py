@@ -124,7 +124,7 @@ async def test_steering_stands_behind_the_answers_to_a_cut_turn(database: Databa
 
 
 async def test_a_cancel_at_a_terminal_boundary_keeps_answer_and_steering(database: Database, holder: Holder) -> None:
-    """loop.md A12: the order of cancel and steering does not matter."""
+    """The order of cancel and steering does not matter."""
     await send(database, holder, "one more thing")
     await cancel(database, holder)
     boundary = await holder.says("Done.")
@@ -139,7 +139,6 @@ async def test_a_cancel_at_a_terminal_boundary_keeps_answer_and_steering(databas
 
 
 async def test_a_cancel_at_a_tool_boundary_is_told_and_keeps_the_results(database: Database, holder: Holder) -> None:
-    """loop.md A11."""
     await holder.asks("a")
     await cancel(database, holder)
     assert (await holder.answers()).cancel_requested
@@ -150,7 +149,6 @@ async def test_a_cancel_at_a_tool_boundary_is_told_and_keeps_the_results(databas
 async def test_a_failure_leaves_steering_unanswered_and_the_next_turn_begins_with_it(
     database: Database, holder: Holder, worker: WorkerId
 ) -> None:
-    """loop.md G6."""
     await holder.asks("a")
     await send(database, holder, "wait")
     boundary = await holder.fails()

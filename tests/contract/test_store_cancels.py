@@ -103,7 +103,7 @@ async def test_a_running_run_is_asked(database: Database, holder: Holder) -> Non
 
 @pytest.mark.parametrize("end", ["says", "fails", "stops"])
 async def test_a_settled_run_keeps_its_status(database: Database, holder: Holder, end: str) -> None:
-    """loop.md G18: what is over stays what it was."""
+    """What is over stays what it was."""
     run = holder.claim.run
     if end == "stops":
         await cancel(database, run)
@@ -143,7 +143,7 @@ async def test_strangers_cancel_nothing(database: Database, run: Run, owner: Sco
 async def test_a_run_whose_worker_is_dead_settles_as_its_ledger_says(
     database: Database, holder: Holder, worker: WorkerId
 ) -> None:
-    """field.md A1, C2: a result for each call; the next turn is possible."""
+    """A result for each call; the next turn is possible."""
     run = holder.claim.run
     await holder.asks("a", "b", "c")
     await holder.starts("a", "b")
@@ -200,7 +200,7 @@ async def test_a_cancel_that_came_before_the_death_is_there_for_the_taker(
 async def test_a_cancel_meets_the_death_of_the_worker(
     database: Database, rival: Database, holder: Holder, worker: WorkerId
 ) -> None:
-    """field.md C2: just as the watcher takes the run."""
+    """Just as the watcher takes the run."""
     run = holder.claim.run
     async with database.transaction() as first:
         await buried(first, worker)
@@ -240,7 +240,7 @@ async def test_a_cancel_that_comes_after_the_end_cancels_nothing(
 
 
 async def test_a_cancel_meets_the_claim(database: Database, rival: Database, run: Run, worker: WorkerId) -> None:
-    """field.md C1: between "picked from the queue" and "started"."""
+    """Between "picked from the queue" and "started"."""
     async with database.transaction() as first:
         await cancel_run(first, run.id, OWNER, at=AT)
         async with started_and_blocked(rival, claim(rival, worker)) as claiming:

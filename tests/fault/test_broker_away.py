@@ -67,7 +67,7 @@ def model(stack: Stack, unique: str) -> Stack:
 async def test_a_broker_that_is_killed_and_comes_back_loses_and_doubles_nothing(
     stack: Stack, far: Far, unique: str
 ) -> None:
-    """Before that, a run has gone on for longer than RabbitMQ waits for an acknowledgement (D1)."""
+    """Before that, a run has gone on for longer than RabbitMQ waits for an acknowledgement."""
     long = await holds_the_slot(stack, far, unique)
     if stack.name == "rabbitmq":
         await asyncio.to_thread(outstay_the_consumer_timeout, far.server.url)

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.anyio, on_redis]
 
 
 async def test_a_run_whose_worker_is_dead_is_stopped_and_goes_on_later(stack: Stack, crew: Crew, unique: str) -> None:
-    """field.md A1 and C2: one in its tools, one in the model's answer."""
+    """One in its tools, one in the model's answer."""
     stack.standin.answers(
         says("Four. ")
         .calls("charge", {"order": "a"})

@@ -46,7 +46,7 @@ async def test_runs_whose_messages_are_lost_are_executed(stack: Stack, broker: S
 
 
 async def test_short_runs_pass_a_long_one(stack: Stack, broker: Side, unique: str) -> None:
-    """No worker keeps a message that it has no slot for, and none counts as waiting that is being executed (D3)."""
+    """No worker keeps a message that it has no slot for, and none counts as waiting that is being executed."""
     gates = {name: stack.standin.gate(f"{unique}-{name}") for name in ("long", "other")}
     for name, gate in gates.items():
         stack.standin.answers(says("A ", hold(gate.name), "talk."), contains=f"<{name}>")

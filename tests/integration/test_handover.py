@@ -57,7 +57,7 @@ async def test_runs_of_a_worker_that_leaves_go_on_at_the_next(stack: Stack, uniq
 
 
 async def test_a_gateway_that_leaves_cuts_its_streams_and_another_goes_on(stack: Stack, unique: str) -> None:
-    """field.md G2: streams that flow, streams on which nothing has come yet, a call that waits for its result."""
+    """Streams that flow, streams on which nothing has come yet, a call that waits for its result."""
     readers = 10
     stack.standin.answers(*[says("half ", hold(unique), "and half")] * readers)
     async with AsyncExitStack() as exits:

@@ -1,4 +1,4 @@
-"""A turn's calls: what may run is decided by the ledger, and each ends in a result, whatever its tool does (E3)."""
+"""A turn's calls: what may run is decided by the ledger, and each ends in a result, whatever its tool does."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""How an invocation ends: its result, its stream's ending, and results that leave no call unanswered (G6, G9)."""
+"""How an invocation ends: its result, its stream's ending, and results that leave no call unanswered."""
 
 from collections.abc import Sequence
 from dataclasses import replace
