@@ -67,10 +67,6 @@ class Kind(StrEnum):
     REDIS_FORGETS_NEWEST = "redis forgets newest"  # it restarts with its first frames
 
 
-ON_COMMITS = {Kind.LOST_REQUEST, Kind.LOST_ANSWER, Kind.AWAY}
-"""These strike the next transaction behind the point."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Interruption:
     """`at`: the number of the point, from 1, in the life of one worker."""

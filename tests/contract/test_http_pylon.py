@@ -201,7 +201,6 @@ async def test_a_functions_error_is_400(stack: Stack, headers: Mapping[str, str]
 
 @pytest.mark.parametrize("headers", [{}, STREAM], ids=["json", "stream"])
 async def test_the_gates_are_the_same_for_streams(stack: Stack, headers: Mapping[str, str]) -> None:
-    """fn_sse_auth_gate."""
     nobody, user = stack.gateway.anonymous(), stack.gateway.user()
     refused(await call(nobody, "talker", {"input": "x"}, headers), 401, "AUTH_REQUIRED")
     refused(await call(nobody, "add", {}, headers), 401, "AUTH_REQUIRED")
@@ -243,7 +242,7 @@ async def test_a_service_goes_on_with_a_users_run(stack: Stack) -> None:
 
 
 async def test_a_stream_is_resumed_behind_what_was_read(stack: Stack, unique: str) -> None:
-    """fn_stream_resume: read a frame, hang up, come back with its number."""
+    """Read a frame, hang up, come back with its number."""
     api = stack.gateway.user()
     body = {"words": ["alpha", "beta", "line1\nline2"], "gate": unique}
     async with streaming(api, "recite", body) as reading:

@@ -114,7 +114,6 @@ async def one_stream(connection: Any) -> None:
     assert found is not None
     await reads.steps_of(connection, found[0])
     await reads.invocations_by_stream(connection, [f"st_{number}" for number in range(30)])
-    await reads.accepted_run(connection, "inv_1")
 
 
 async def waiting_streams(connection: Any) -> None:

@@ -20,7 +20,6 @@ from runyard.db.tables import (
     agent_runs,
     workers,
 )
-from runyard.ids import RunId
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -195,13 +194,6 @@ async def steps_of(connection: AsyncConnection, invocation: Invocation) -> list[
         call = Call(**row._mapping)
         by_turn.setdefault(call.assistant_seq, []).append(call)
     return [(Message(**row._mapping), by_turn.get(row.seq, [])) for row in turns]
-
-
-async def accepted_run(connection: AsyncConnection, invocation_id: str) -> RunId | None:
-    """The run of an invocation; None when its acceptance, of unknown outcome, was not committed."""
-    statement = sa.select(agent_invocations.c.run_id).where(agent_invocations.c.id == invocation_id)
-    found: RunId | None = (await connection.execute(statement)).scalar_one_or_none()
-    return found
 
 
 async def committed_answer(connection: AsyncConnection, run_id: str, invocation_id: str) -> tuple[str, int]:
