@@ -11,12 +11,13 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks import cancelling, first_token, handover, long_stream, polling, recovery, throughput
+from benchmarks import cancelling, fan_out, first_token, handover, long_stream, polling, recovery, throughput
 from benchmarks.report import Section, as_json, print_table
 
 SECTIONS: dict[str, Callable[..., Awaitable[Section]]] = {
     "first-token": first_token.measure,
     "long-stream": long_stream.measure,
+    "fan-out": fan_out.measure,
     "throughput": throughput.measure,
     "workers": throughput.measure_workers,
     "cancel": cancelling.measure,
