@@ -2,13 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import structlog
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.routing import Route, Router
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runyard.db.engine import Database
 from runyard.db.migrate import wait_for_revision
@@ -142,6 +142,20 @@ def build_app(gateway: Gateway) -> ASGIApp:
     return app
 
 
+class _Answering:
+    """Serves what a handler answers, and keeps nothing of the request meanwhile: an answer may stream for hours.
+
+    starlette's own wrapping of a function keeps the request and six functions of its own.
+    """
+
+    def __init__(self, handler: Callable[[Request], Awaitable[ASGIApp]]) -> None:
+        self._handler = handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = await self._handler(Request(scope, receive))
+        await answer(scope, receive, send)
+
+
 def _route(gateway: Gateway, operation: Operation) -> Route:
     async def endpoint(request: Request) -> ASGIApp:
         # A NUL in an id is a statement that Postgres refuses; cleaned, it is an id that nothing has.
@@ -150,7 +164,7 @@ def _route(gateway: Gateway, operation: Operation) -> Route:
         check_query(request, operation.parameters)
         return await operation.handler(gateway, request, principal)
 
-    return Route(operation.path, endpoint, methods=[operation.method])
+    return Route(operation.path, _Answering(endpoint), methods=[operation.method])
 
 
 def _foreign_route(gateway: Gateway, operation: ForeignOperation) -> Route:
@@ -159,11 +173,11 @@ def _foreign_route(gateway: Gateway, operation: ForeignOperation) -> Route:
         request.scope["path_params"] = clean_json(request.path_params)
         return await operation.handler(gateway, request, await anybody(gateway, request))
 
-    return Route(operation.path, endpoint, methods=[operation.method])
+    return Route(operation.path, _Answering(endpoint), methods=[operation.method])
 
 
 def _open_route(gateway: Gateway, operation: OpenOperation) -> Route:
     async def endpoint(request: Request) -> ASGIApp:
         return await operation.handler(gateway, request)
 
-    return Route(operation.path, endpoint, methods=[operation.method])
+    return Route(operation.path, _Answering(endpoint), methods=[operation.method])

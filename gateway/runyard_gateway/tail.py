@@ -27,6 +27,24 @@ class Tail:
     `listen` subscribes to what is published; it may be called again. Frames that are stored are read without.
     """
 
+    __slots__ = (
+        "_deadline_s",
+        "_draining",
+        "_failure",
+        "_interrupted",
+        "_listen",
+        "_noticed",
+        "_page",
+        "_reader",
+        "_timeout_s",
+        "_timer",
+        "_timer_at_s",
+        "_waiting",
+        "_window",
+        "_write",
+        "cursor",
+    )
+
     def __init__(
         self, window: Window, reader: FrameReader, draining: Callable[[], bool], listen: Callable[[], None]
     ) -> None:
