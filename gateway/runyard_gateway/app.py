@@ -30,10 +30,12 @@ from runyard_gateway.follow_ups import FollowUps
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.hub import Hub
 from runyard_gateway.loopback import LoopbackOnly
+from runyard_gateway.members import Members
 from runyard_gateway.operations import Described, ForeignOperation, OpenOperation, Operation, anybody
 from runyard_gateway.parameters import check_query
 from runyard_gateway.protocols import pylon
 from runyard_gateway.rates import Rates
+from runyard_gateway.rooms import Rooms
 from runyard_gateway.routes import OPERATIONS
 from runyard_gateway.routes.console import console
 from runyard_gateway.routes.documentation import documentation
@@ -89,10 +91,11 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         auth = authenticator(settings, database)
         feed = Feed(database)
+        members = Members(client, prefix=settings.prefix)
         hub.listen(changes_channel(settings.prefix), lambda _message: feed.wake())
         depths = Depths(database, BrokerDepth(settings.broker_url, prefix=settings.prefix))
         watcher = Watcher(database, store, hub)
-        works = (hub.run(), watcher.run(), auth.run(), feed.run(), announcer.run(), depths.run())
+        works = (hub.run(), watcher.run(), auth.run(), feed.run(), announcer.run(), depths.run(), members.run())
         background = [tasks.create_task(work) for work in works]
         yield Gateway(
             settings=settings,
@@ -107,6 +110,8 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
             authenticator=auth,
             rates=Rates(client, settings, redis_away=lambda: hub.redis_away),
             feed=feed,
+            rooms=Rooms(hub, members, prefix=settings.prefix),
+            members=members,
             tickets=Tickets(client, prefix=settings.prefix, recall=auth.recall),
             draining=asyncio.Event(),
         )

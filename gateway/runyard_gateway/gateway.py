@@ -15,7 +15,9 @@ from runyard_gateway.directory import AgentDirectory
 from runyard_gateway.feed import Feed
 from runyard_gateway.follow_ups import FollowUps
 from runyard_gateway.hub import Hub
+from runyard_gateway.members import Members
 from runyard_gateway.rates import Rates
+from runyard_gateway.rooms import Rooms
 from runyard_gateway.tickets import Tickets
 
 
@@ -36,6 +38,8 @@ class Gateway:
     rates: Rates
     tickets: Tickets
     feed: Feed
+    rooms: Rooms
+    members: Members
     draining: asyncio.Event
 
     def leave(self) -> None:
@@ -43,3 +47,4 @@ class Gateway:
         self.draining.set()
         self.hub.drain()
         self.feed.drain()
+        self.rooms.drain()

@@ -30,6 +30,8 @@ class Identity:
     tenant_id: str
     user_id: str
     roles: frozenset[str]
+    rooms: tuple[str, ...] = ()
+    """Those that they may join beside what agents open, as their token names them."""
 
     @property
     def is_admin(self) -> bool:

@@ -242,10 +242,19 @@ class Agent(TypedDict):
     maxSteps: int
     maxTokens: int
     timeoutS: float
+    rooms: list[str]
+    """Rooms that the caller may join."""
     tools: list[Tool]
     version: str
     versions: list[AgentVersion]
     liveWorkers: int
+
+
+@_described
+class Member(TypedDict):
+    """A user who is in the room, on one device or several."""
+
+    userId: str
 
 
 @_described

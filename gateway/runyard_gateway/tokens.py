@@ -6,6 +6,7 @@ from typing import Any
 import jwt
 
 from runyard.errors import Unauthenticated
+from runyard.rooms import ROOM, ROOM_RULE
 from runyard.text import NAME_RULE, is_name
 from runyard_gateway.credentials import Lasting, UntilTime, expired
 from runyard_gateway.principal import DEFAULT_TENANT, SERVICE, Credential, Identity, Principal, Service
@@ -38,7 +39,8 @@ class Tokens:
         if SERVICE in roles:
             return Principal(caller=Service(name=user_id, tenants=(tenant_id,)), credential=_credential(claims))
         return Principal(
-            caller=Identity(tenant_id=tenant_id, user_id=user_id, roles=roles), credential=_credential(claims)
+            caller=Identity(tenant_id=tenant_id, user_id=user_id, roles=roles, rooms=_rooms(claims.get("rooms", []))),
+            credential=_credential(claims),
         )
 
     async def run(self) -> None:
@@ -79,3 +81,9 @@ def _roles(value: object) -> frozenset[str]:
     if not isinstance(value, list) or not all(map(is_name, value)):
         raise Unauthenticated(f"the token's claim roles is not a list of which each is {NAME_RULE}", reason="invalid")
     return frozenset(value)
+
+
+def _rooms(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(room, str) and ROOM.fullmatch(room) for room in value):
+        raise Unauthenticated(f"the token's claim rooms is not a list of which each is {ROOM_RULE}", reason="invalid")
+    return tuple(value)

@@ -127,6 +127,13 @@ class StreamNotFound(CallerError):
     status = 404
 
 
+class RoomNotFound(CallerError):
+    """Or one that the caller may not join: the same answer."""
+
+    code = "ROOM_NOT_FOUND"
+    status = 404
+
+
 class MethodNotAllowed(CallerError):
     code = "METHOD_NOT_ALLOWED"
     status = 405

@@ -150,6 +150,9 @@ async def test_a_cursor_that_is_too_old_is_told(stack: Stack, unique: str) -> No
         run_id = (await api.start("unserved"))["runId"]
         await reading.until(settles(run_id, "queued"))
     stack.execute("DELETE FROM agent_deletions WHERE tenant_id = 'nobody'")
+    for none in ("", "-1", "1.5", "abc", "9" * 400):
+        async with feed(api, none) as reading:
+            assert reading.parser.last_event_id.isdigit(), "what is no cursor counts as none"
     unknown = await api.get("/v1/feed", until="1")
     assert (unknown.status_code, unknown.json()["error"]["fields"]) == (400, ["until"])
 

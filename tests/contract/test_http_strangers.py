@@ -35,6 +35,7 @@ KINDS = {
     "input": "input",
     "agents": "agent",
     "functions": "function",
+    "rooms": "room",
 }
 """What an id in a path is of, by the segment before it."""
 
@@ -45,9 +46,11 @@ NOBODYS: Ids = {
     "input": "in_none",
     "agent": "nobody",
     "function": "nothing",
+    "room": "nowhere",
 }
 AGENT, FUNCTION = "unserved", "nowhere"
-HIDDEN, MISSING = {"agent": "treasurer", "function": "payroll"}, {"agent": "nobody", "function": "nothing"}
+HIDDEN = {"agent": "treasurer", "function": "payroll", "room": "vault"}
+MISSING = {"agent": "nobody", "function": "nothing", "room": "nowhere"}
 SHARED = frozenset(HIDDEN)
 """What is nobody's own."""
 
@@ -139,6 +142,7 @@ class Victim:
             "input": steering["inputId"],
             "agent": AGENT,
             "function": FUNCTION,
+            "room": "vault",
         }
         return cls(tenant="acme", name=name, session=f"session-{name}", api=api, ids=ids)
 

@@ -37,6 +37,7 @@ from runyard_workers.closer import Closer
 from runyard_workers.execution import Execution
 from runyard_workers.flusher import Flusher
 from runyard_workers.liveness import Liveness
+from runyard_workers.rooms import Broadcasts
 from runyard_workers.services import Services
 from runyard_workers.threads import ToolThreads
 
@@ -126,6 +127,7 @@ class Worker:
             retries=NO_WAITS,
             flusher=self.flusher,
             closer=self.closer,
+            broadcasts=Broadcasts(self.store._client, prefix="test"),
             providers=FakeProviders(self.provider),
             threads=self.threads,
             liveness=self.liveness,

@@ -6,6 +6,7 @@ import structlog
 
 from runyard.authoring.cancellation import Cancellation
 from runyard.authoring.context import RunContext
+from runyard.authoring.rooms import Rooms
 from runyard.authoring.stream import Stream
 from runyard.ids import InvocationId, RunId
 
@@ -19,6 +20,9 @@ class RecordingSink:
 
     def event(self, name: str, data: Any) -> None:
         self.frames.append((name, data))
+
+    def broadcast(self, room: str, event: str, data: Any) -> None:
+        self.frames.append((f"{room} {event}", data))
 
 
 def context(call_id: str | None = "toolu_1") -> RunContext:
@@ -36,6 +40,7 @@ def context(call_id: str | None = "toolu_1") -> RunContext:
         idempotency_key=None,
         cancelled=Cancellation(),
         stream=Stream(RecordingSink()),
+        rooms=Rooms(RecordingSink()),
         resources={},
         log=structlog.get_logger(),
     )

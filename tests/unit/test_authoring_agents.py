@@ -42,6 +42,7 @@ def test_the_manifest_has_what_gateways_need_and_never_the_prompt():
         "maxSteps": 64,
         "maxTokens": 4096,
         "timeoutS": 600,
+        "rooms": [],
         "tools": [
             {
                 "name": "search",

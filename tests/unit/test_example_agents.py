@@ -9,10 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 import structlog
+from tests.fakes.contexts import RecordingSink
 
 from runyard import Refused, RunContext
 from runyard.authoring.cancellation import Cancellation
 from runyard.authoring.lifespan import open_resources
+from runyard.authoring.rooms import Rooms
 from runyard.authoring.stream import Stream
 from runyard.authoring.tools import InvalidToolInput
 from runyard.blocks import text_of, tool_result, tool_uses
@@ -70,6 +72,7 @@ async def desk(catalog):
             idempotency_key="key",
             cancelled=Cancellation(),
             stream=Stream(sink),
+            rooms=Rooms(RecordingSink()),
             resources=resources,
             log=structlog.get_logger(),
         )

@@ -8,15 +8,18 @@ import structlog
 
 from runyard.authoring.cancellation import Cancellation
 from runyard.authoring.context import RunContext
+from runyard.authoring.rooms import Rooms
 from runyard.authoring.stream import Stream
 from runyard.db.claims import Claim
 from runyard_workers.output import Output
+from runyard_workers.rooms import Broadcasts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contexts:
     claim: Claim
     output: Output
+    broadcasts: Broadcasts
     resources: Mapping[str, Any]
 
     def of_call(self, call_id: str, *, assistant_seq: int, index: int) -> RunContext:
@@ -43,6 +46,7 @@ class Contexts:
             idempotency_key=idempotency_key,
             cancelled=Cancellation(),
             stream=Stream(self.output.sink(call_id)),
+            rooms=Rooms(self.broadcasts.sink(run.tenant_id)),
             resources=self.resources,
             log=structlog.get_logger("agent").bind(run_id=run.id, invocation_id=invocation.id, call_id=call_id),
         )

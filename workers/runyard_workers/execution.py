@@ -63,12 +63,12 @@ class Execution:
         match loaded:
             case LoadedAgent(agent=agent):
                 self._output = Output(services, claim, self.held)
-                contexts = Contexts(claim=claim, output=self._output, resources=services.resources)
+                contexts = self._contexts(self._output)
                 self._steps = ModelSteps(services, claim, agent, self._output, contexts)
                 self._tools: dict[str, Tool] = {tool.name: tool for tool in agent.tools}
             case LoadedFunction(function=function):
                 self._output = output = FunctionOutput(services, claim, self.held)
-                contexts = Contexts(claim=claim, output=output, resources=services.resources)
+                contexts = self._contexts(output)
                 self._steps = steps = FunctionSteps(services, claim, function, output)
                 self._tools = {steps.tool.name: steps.tool}
         self._batches = Batches(
@@ -85,6 +85,10 @@ class Execution:
         self._rows: list[Message] = []
         self._is_claimed_copy = True
         self._log = log.bind(run_id=claim.run.id, invocation_id=claim.invocation.id, generation=claim.run.generation)
+
+    def _contexts(self, output: Output) -> Contexts:
+        services = self._services
+        return Contexts(claim=self._claim, output=output, broadcasts=services.broadcasts, resources=services.resources)
 
     def cancel(self) -> None:
         """A person stops the run: its row says so. The model's call is aborted, tools are told."""

@@ -35,6 +35,7 @@ from runyard_workers.frame_server import FrameServer
 from runyard_workers.late_closes import sweep_forever
 from runyard_workers.liveness import Liveness
 from runyard_workers.providers.registry import Providers
+from runyard_workers.rooms import Broadcasts
 from runyard_workers.runner import Runner
 from runyard_workers.services import Services
 from runyard_workers.slots import SlotPool
@@ -116,13 +117,15 @@ async def _services(settings: Settings, catalog: Catalog, client: Redis) -> Asyn
         await providers.warm()
         closer = Closer(database, store)
         flusher = Flusher(store)
+        broadcasts = Broadcasts(client, prefix=settings.prefix)
         await stack.enter_async_context(
-            _background(flusher.run(), closer.run(), sweep_forever(database, closer), announcer.run())
+            _background(flusher.run(), closer.run(), sweep_forever(database, closer), announcer.run(), broadcasts.run())
         )
         yield Services(
             database=database,
             flusher=flusher,
             closer=closer,
+            broadcasts=broadcasts,
             providers=providers,
             threads=ToolThreads(settings.worker_slots),
             liveness=Liveness(),

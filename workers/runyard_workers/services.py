@@ -12,6 +12,7 @@ from runyard_workers.frame_server import FrameServer
 from runyard_workers.liveness import Liveness
 from runyard_workers.providers.registry import Providers
 from runyard_workers.retries import RetryPolicy
+from runyard_workers.rooms import Broadcasts
 from runyard_workers.threads import ToolThreads
 
 
@@ -22,6 +23,7 @@ class Services:
     database: Database
     flusher: Flusher
     closer: Closer
+    broadcasts: Broadcasts
     providers: Providers
     threads: ToolThreads
     liveness: Liveness

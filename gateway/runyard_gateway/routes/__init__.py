@@ -1,6 +1,17 @@
 """Every route that needs a caller, in one table; each noun has its module."""
 
-from runyard_gateway.routes import agents, feed, functions, invocations, messages, queues, runs, steering, streams
+from runyard_gateway.routes import (
+    agents,
+    feed,
+    functions,
+    invocations,
+    messages,
+    queues,
+    rooms,
+    runs,
+    steering,
+    streams,
+)
 
 OPERATIONS = (
     *agents.OPERATIONS,
@@ -12,4 +23,5 @@ OPERATIONS = (
     *streams.OPERATIONS,
     *feed.OPERATIONS,
     *queues.OPERATIONS,
+    *rooms.OPERATIONS,
 )

@@ -14,6 +14,7 @@ from runyard.authoring.errors import AuthoringError
 from runyard.authoring.limits import positive_count, positive_seconds
 from runyard.authoring.tools import Tool
 from runyard.names import PART, PART_RULE
+from runyard.rooms import ROOM, ROOM_RULE
 
 SystemPrompt = str | Callable[[RunContext], str | Awaitable[str]]
 """A text, or a function (sync or async) that is asked before every model call."""
@@ -36,12 +37,14 @@ class Agent:
     queue: str
     provider_options: Mapping[str, Any]
     stream_thinking: bool
+    rooms: tuple[str, ...]
+    """Rooms that whoever may call the agent may join."""
 
     def manifest(self, name: str) -> dict[str, Any]:
         """What gateways may know of the agent, JSON-ready; never the system prompt.
 
-        `{name, auth, queue, model, maxSteps, maxTokens, timeoutS, tools: [{name, description, inputSchema, idempotent,
-        exclusive, timeoutS}]}`
+        `{name, auth, queue, model, maxSteps, maxTokens, timeoutS, rooms, tools: [{name, description, inputSchema,
+        idempotent, exclusive, timeoutS}]}`
         """
         return {
             "name": name,
@@ -51,6 +54,7 @@ class Agent:
             "maxSteps": self.max_steps,
             "maxTokens": self.max_tokens,
             "timeoutS": self.timeout_s,
+            "rooms": list(self.rooms),
             "tools": [
                 {
                     "name": tool.name,
@@ -78,13 +82,15 @@ def agent(
     queue: str = "default",
     provider_options: Mapping[str, Any] | None = None,
     stream_thinking: bool = True,
+    rooms: Sequence[str] = (),
 ) -> Agent:
     """Define the agent of this file. What is passed is copied: changing it later changes nothing.
 
     `max_steps` counts model calls per invocation, `max_tokens` limits each answer, `timeout_s` is how long model and
     tools may be silent. `fallbacks` are asked in their order for what `model` fails at; a caller's own model takes the
     place of `model` only. `provider_options` are added to the model's request as they are (JSON). `auth="admin"` keeps
-    the agent to callers with the role admin.
+    the agent to callers with the role admin. `rooms` are those that everybody who may call the agent may join: names,
+    or how names begin (`project:*`).
 
     Raises:
         AuthoringError: a tool that is none, a name twice, a limit that cannot be.
@@ -110,7 +116,17 @@ def agent(
         queue=queue,
         provider_options=_copy_options(where, provider_options or {}),
         stream_thinking=stream_thinking,
+        rooms=_check_rooms(where, rooms),
     )
+
+
+def _check_rooms(where: str, rooms: Any) -> tuple[str, ...]:
+    if not isinstance(rooms, Sequence) or isinstance(rooms, str):
+        raise AuthoringError(f"{where}: rooms must be a list of names, not {rooms!r}")
+    for room in rooms:
+        if not isinstance(room, str) or ROOM.fullmatch(room) is None:
+            raise AuthoringError(f"{where}: a room's name must be {ROOM_RULE}: not {room!r}")
+    return tuple(rooms)
 
 
 def _is_model(value: Any) -> bool:

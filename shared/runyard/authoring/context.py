@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from runyard.authoring.cancellation import Cancellation
+from runyard.authoring.rooms import Rooms
 from runyard.authoring.stream import Stream
 from runyard.ids import InvocationId, RunId
 
@@ -58,6 +59,9 @@ class RunContext:
 
     cancelled: Cancellation
     stream: Stream
+    rooms: Rooms
+    """Of the run's tenant."""
+
     resources: Mapping[str, Any]
     """What the folder's `@lifespan` functions yielded, merged; one set for the whole worker process."""
 

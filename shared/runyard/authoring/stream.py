@@ -22,7 +22,7 @@ class StreamSink(Protocol):
         """A name that is not reserved, and clean JSON values."""
 
 
-class _Done:
+class Done:
     """Awaiting it does nothing, neglecting it warns of nothing."""
 
     def __await__(self) -> Generator[Any, None, None]:
@@ -30,7 +30,7 @@ class _Done:
         yield
 
 
-_DONE = _Done()
+DONE = Done()
 
 
 class Stream:
@@ -43,7 +43,7 @@ class Stream:
     def __init__(self, sink: StreamSink) -> None:
         self._sink = sink
 
-    def write(self, text: str) -> _Done:
+    def write(self, text: str) -> Done:
         """Show text to the readers. A tool's is an `output` frame and no part of its result; that of a function which
         was called by itself is the answer's text, which its result has, too.
 
@@ -55,20 +55,25 @@ class Stream:
             raise TypeError(f"stream.write takes a string, not {type(text).__name__}")
         if text:
             self._sink.output(clean_text(text))
-        return _DONE
+        return DONE
 
-    def event(self, name: str, data: Any = None) -> _Done:
+    def event(self, name: str, data: Any = None) -> Done:
         """Send a typed frame; `data` becomes JSON as a tool's return value does.
 
         Raises:
             ValueError: the name is reserved, or no token of 1 to 64 printable ASCII characters without space and colon.
             Unserializable: `data` has no JSON form.
         """
-        if not isinstance(name, str) or _EVENT_NAME.fullmatch(name) is None:
-            raise ValueError(
-                f"event name {name!r:.80} must be 1 to 64 printable ASCII characters without spaces and colons"
-            )
-        if name in RESERVED_EVENTS:
-            raise ValueError(f"event name {name!r} is reserved: the system writes such frames itself")
+        check_event_name(name)
         self._sink.event(name, to_json(data))
-        return _DONE
+        return DONE
+
+
+def check_event_name(name: Any) -> None:
+    """Raises `ValueError`."""
+    if not isinstance(name, str) or _EVENT_NAME.fullmatch(name) is None:
+        raise ValueError(
+            f"event name {name!r:.80} must be 1 to 64 printable ASCII characters without spaces and colons"
+        )
+    if name in RESERVED_EVENTS:
+        raise ValueError(f"event name {name!r} is reserved: the system writes such frames itself")

@@ -2,4 +2,4 @@
 
 from runyard import agent
 
-treasurer = agent(system="You guard the treasure.", auth="admin")
+treasurer = agent(system="You guard the treasure.", auth="admin", rooms=["vault"])

@@ -1,0 +1,98 @@
+"""Rooms: `GET /v1/rooms/{room}` joins one, `GET /v1/rooms/{room}/members` tells who is there."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from runyard.errors import RoomNotFound
+from runyard.rooms import ROOM, covers
+from runyard_gateway import shapes
+from runyard_gateway.acting import only_tenant
+from runyard_gateway.answers import EVENT_STREAM, Answer, json_answer
+from runyard_gateway.failures import request_id_of
+from runyard_gateway.gateway import Gateway
+from runyard_gateway.members import Room
+from runyard_gateway.operations import Operation
+from runyard_gateway.parameters import Text
+from runyard_gateway.principal import Identity, Principal, Service
+from runyard_gateway.sse import stream_sse
+
+TENANT = Text(name="tenantId", description="Whose room. A service of several tenants has to name one.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RoomAnswer:
+    """It has no end of its own: it goes on until the reader leaves, or the process does."""
+
+    gateway: Gateway
+    room: Room
+    principal: Principal
+    request_id: str
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        caller = self.principal.caller
+        user_id = caller.user_id if isinstance(caller, Identity) else None
+        async with self.gateway.rooms.join(self.room, user_id) as reader:
+            take_back = self.principal.credential.on_end(reader.fail)
+            try:
+                await stream_sse(scope, receive, send, reader, 0, headers=(), request_id=self.request_id)
+            finally:
+                take_back()
+
+
+async def join_room(gateway: Gateway, request: Request, principal: Principal) -> RoomAnswer:
+    """Join a room, and hear what is said in it from now on."""
+    room = await _room(gateway, request, principal)
+    return RoomAnswer(gateway=gateway, room=room, principal=principal, request_id=request_id_of(request))
+
+
+async def list_members(gateway: Gateway, request: Request, principal: Principal) -> Response:
+    """List the users who are in a room."""
+    users = await gateway.members.of(await _room(gateway, request, principal))
+    items: list[shapes.Member] = [{"userId": user_id} for user_id in users]
+    return json_answer({"items": items})
+
+
+async def _room(gateway: Gateway, request: Request, principal: Principal) -> Room:
+    """Raises `RoomNotFound` where the caller may not be."""
+    name, tenant_id = request.path_params["room"], TENANT.read(request)
+    match principal.caller:
+        case Service() as service:
+            tenant_id = only_tenant(service) if tenant_id is None else tenant_id
+            granted = tenant_id in service.tenants
+        case Identity() as user:
+            granted = tenant_id in {None, user.tenant_id} and await _may_join(gateway, user, name)
+            tenant_id = user.tenant_id
+    if not granted or ROOM.fullmatch(name) is None:
+        raise RoomNotFound("no such room", room=name)
+    return tenant_id, name
+
+
+async def _may_join(gateway: Gateway, user: Identity, room: str) -> bool:
+    """Admins any room of their tenant; others those that their token names, or an agent that they may call."""
+    if user.is_admin or covers(user.rooms, room):
+        return True
+    agents = (await gateway.directory.all()).values()
+    return any(agent.is_for(user) and covers(agent.spec.get("rooms", ()), room) for agent in agents)
+
+
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/v1/rooms/{room}",
+        handler=join_room,
+        parameters=(TENANT,),
+        answers=(Answer(status=200, description="What is said, one event each.", media=EVENT_STREAM),),
+        errors=(RoomNotFound,),
+    ),
+    Operation(
+        method="GET",
+        path="/v1/rooms/{room}/members",
+        handler=list_members,
+        parameters=(TENANT,),
+        answers=(Answer(status=200, description="All of them.", shape=shapes.Items[shapes.Member]),),
+        errors=(RoomNotFound,),
+    ),
+)
