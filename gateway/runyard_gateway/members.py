@@ -53,7 +53,7 @@ class Members:
     async def of(self, room: Room) -> list[str]:
         """Users, each once, by name. Raises `StoreUnavailable`."""
         async with answered():
-            found = await self._say(keys=[members_key(self._prefix, *room)], args=self._arguments(room))
+            found = await self._say(keys=[members_key(self._prefix, *room)], args=[COUNTS_MS])
         return sorted({member.decode().partition("\0")[0] for member in found})
 
     async def run(self) -> None:
@@ -78,15 +78,14 @@ class Members:
                 told = True
 
     async def _tell(self) -> None:
+        # The one place that writes, so that no earlier word about a user comes after a later one.
         left, self._left = self._left, set()
         entered, self._entered = self._entered & self._here.keys(), set()
         pipeline = self._client.pipeline(transaction=False)
         for room, user_id in left:
             pipeline.zrem(members_key(self._prefix, *room), f"{user_id}\0{self._gateway}")
         for room in entered:
-            await self._say(keys=[members_key(self._prefix, *room)], args=self._arguments(room), client=pipeline)
+            here = [f"{user_id}\0{self._gateway}" for user_id in self._here[room]]
+            await self._say(keys=[members_key(self._prefix, *room)], args=[COUNTS_MS, *here], client=pipeline)
         async with answered():
             await pipeline.execute()
-
-    def _arguments(self, room: Room) -> list[str | int]:
-        return [COUNTS_MS, *(f"{user_id}\0{self._gateway}" for user_id in self._here.get(room, ()))]
