@@ -1,6 +1,8 @@
 """Pylon's wire contract, as its clients use it."""
 
+import asyncio
 import json
+import signal
 from collections.abc import Mapping
 from typing import Any
 
@@ -179,6 +181,31 @@ async def test_a_function_that_writes_streams(stack: Stack) -> None:
     assert "".join(data for name, data in events if not name) == "one\ntwo"
     assert events[-1] == ("result", {"count": 2})
     assert (await call(stack.gateway.user(), "recite", body)).json() == {"count": 2}
+
+
+async def test_a_caller_who_hangs_up_stops_nothing(stack: Stack, unique: str) -> None:
+    api = stack.gateway.user()
+    calling = asyncio.create_task(call(api, "recite", {"words": ["a", "b"], "gate": unique}))
+    await stack.gate_reached(unique)
+    calling.cancel()
+    await asyncio.gather(calling, return_exceptions=True)
+    stack.open_gate(unique)
+    run = (await api.get("/v1/runs")).json()["items"][0]
+    assert (await api.settled(run["invocationId"]))["text"] == "ab"
+    assert [it for it in stack.gateway.process.events() if it.get("code") == "NOT_READY"] == []
+
+
+async def test_a_gateway_that_leaves_says_that_the_call_goes_on(stack: Stack, unique: str) -> None:
+    async with stack.starting_gateway() as gateway:
+        api = gateway.user("ann")
+        calling = asyncio.create_task(call(api, "recite", {"words": ["a", "b"], "gate": unique}))
+        await stack.gate_reached(unique)
+        gateway.process.send(signal.SIGTERM)
+        refused(await calling, 503, "NOT_READY")
+    stack.open_gate(unique)
+    still = stack.gateway.user("ann")
+    run = (await still.get("/v1/runs")).json()["items"][0]
+    assert (await still.settled(run["invocationId"]))["text"] == "ab"
 
 
 async def test_an_event_of_a_functions_own_is_typed(stack: Stack) -> None:

@@ -57,16 +57,20 @@ class PylonAnswer:
                     prelude=b"",
                 )
                 return
-        answer = await self._plain()
-        await answer(scope, receive, send)
+        if (answer := await self._plain()) is not None:
+            await answer(scope, receive, send)
 
-    async def _plain(self) -> Response:
-        """Raises:
-        NotReady: it has not ended, and the gateway leaves.
+    async def _plain(self) -> Response | None:
+        """None: the call has not ended, and its caller has left.
+
+        Raises:
+            NotReady: it has not ended, and the gateway leaves.
         """
         found = await self.gateway.database.read(reads.invocation_of, self.accepted.invocation_id, self.principal.scope)
-        if found is None or found[0].settled_at is None or found[0].result is None:
-            raise NotReady("the gateway leaves while the call goes on: read its stream")
+        if found is None or found[0].result is None:
+            if self.gateway.draining.is_set():
+                raise NotReady("the gateway leaves while the call goes on: read its stream")
+            return None
         event, value = ended(found[0].result, found[0].error, is_function=self.is_function)
         if event is FrameEvent.ERROR:
             return json_answer({"error": value}, status=FAILED_STATUS)
