@@ -32,7 +32,8 @@ Schema = dict[str, Any]
 
 INTRODUCTION = """\
 Runs of LLM agents: started, streamed, steered, stopped. JSON in camelCase; clients have to take fields that are not \
-named here. Every error has the body `Error` and a code; any path may answer `NOT_FOUND` and `METHOD_NOT_ALLOWED`.
+named here. Every error has the body `Error` and a code; any path may answer `NOT_FOUND`, `METHOD_NOT_ALLOWED` and, to \
+a request that does not come to its end, `REQUEST_TIMEOUT`.
 
 A stream is server-sent events. `id:` is the frame's number, with which a reader comes back (`Last-Event-ID`); answer \
 text has no `event:`; `rewind` withdraws text; `result` (the data is a `Result`) or `error` (an `Error`) comes last.
