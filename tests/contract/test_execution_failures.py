@@ -195,7 +195,7 @@ async def test_the_system_prompts_function_may_be_asynchronous(worker: Worker, s
     assert worker.provider.requests[0].system == "ada"
 
 
-@pytest.mark.parametrize("system", ["", None, lambda _ctx: ""], ids=["empty", "none", "function"])
+@pytest.mark.parametrize("system", ["", " \n", None, lambda _ctx: ""], ids=["empty", "blank", "none", "function"])
 async def test_an_empty_system_prompt_is_none(worker: Worker, system: Any) -> None:
     worker.script(says("Hi."), system=system)
     await worker.run()
