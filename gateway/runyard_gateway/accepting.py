@@ -8,6 +8,7 @@ import structlog
 from runyard.db.engine import Work
 from runyard.errors import CommitUnknown, StoreUnavailable
 from runyard.lifecycle.accept import Accepted, NewTurn, accept_turn
+from runyard.metrics import ACCEPTED
 from runyard.streams.cancels import tell_cancel
 from runyard_gateway.closing import close_stream
 from runyard_gateway.gateway import Gateway
@@ -33,8 +34,10 @@ async def accept(gateway: Gateway, turn: NewTurn) -> Accepted:
         log.info("call repeated", run_id=run_id, invocation_id=invocation_id)
         return accepted
     if accepted.is_steering:
+        ACCEPTED.labels(turn.agent).inc()
         log.info("input queued", run_id=run_id, invocation_id=invocation_id, input_id=turn.input_id)
         return accepted
+    ACCEPTED.labels(turn.agent).inc()
     log.info("run queued", run_id=run_id, invocation_id=invocation_id, agent=turn.agent)
     if accepted.waits_for_end:  # whoever ends what runs wakes a worker for it
         gateway.follow_ups.start(tell_cancel(gateway.redis, gateway.settings.prefix, run_id))

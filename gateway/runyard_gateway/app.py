@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from runyard import metrics
 from runyard.db.engine import Database
 from runyard.db.migrate import wait_for_revision
 from runyard.queue import broker as brokers
@@ -23,6 +24,7 @@ from runyard.text import clean_json
 from runyard_gateway.answers import HEADERS
 from runyard_gateway.auth import authenticator, require_auth
 from runyard_gateway.depth import Depths
+from runyard_gateway.depth_samples import DepthSamples
 from runyard_gateway.directory import AgentDirectory
 from runyard_gateway.failures import TELL, Failures
 from runyard_gateway.feed import Feed
@@ -59,6 +61,7 @@ async def run_gateway(settings: Settings) -> None:
     require_auth(settings)
     listener = listen(settings.host, settings.port)
     await asyncio.to_thread(wait_for_revision, settings.database_url)
+    metrics.serve(settings.host, settings.metrics_port)
     async with open_gateway(settings) as gateway:
         host, port = listener.getsockname()[:2]
         log.info("gateway listens", host=host, port=port, auth=settings.auth)
@@ -94,6 +97,10 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
         members = Members(client, prefix=settings.prefix)
         hub.listen(changes_channel(settings.prefix), lambda _message: feed.wake())
         depths = Depths(database, BrokerDepth(settings.broker_url, prefix=settings.prefix))
+        metrics.LINKS_IN_USE.set_function(database.links_in_use)
+        samples = DepthSamples(depths)
+        metrics.REGISTRY.register(samples)
+        stack.callback(metrics.REGISTRY.unregister, samples)
         watcher = Watcher(database, store, hub)
         works = (hub.run(), watcher.run(), auth.run(), feed.run(), announcer.run(), depths.run(), members.run())
         background = [tasks.create_task(work) for work in works]

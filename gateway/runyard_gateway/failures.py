@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runyard.errors import InternalError, MethodNotAllowed, RateLimited, RouteNotFound, RunyardError, Unauthenticated
 from runyard.ids import RequestId, new_request_id
+from runyard.metrics import FAILURES
 
 Tell = Callable[[RunyardError, Request], tuple[int, dict[str, Any]]]
 """How a protocol answers a request that failed: its status and its body."""
@@ -56,6 +57,7 @@ class Failures:
             log.info("caller left before the end of the request", request_id=request_id, path=scope["path"])
         except Exception as error:
             failure = _failure(error, request_id, scope)
+            FAILURES.labels(failure.code).inc()
             if began:
                 raise
             tell: Tell = scope.get(TELL, as_ours)

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from runyard.errors import RunyardError
 from runyard.frames import Frame, FrameEvent
+from runyard.metrics import OPEN_STREAMS
 from runyard_gateway.http_protocol import CHUNKS
 
 HEARTBEAT = b": hb\n\n"
@@ -137,6 +138,7 @@ async def stream_sse(
         return
     if CHUNKS in scope.get("extensions", {}) and isinstance(tail, WrittenPast):
         tail.write_by(scope["extensions"][CHUNKS])
+    OPEN_STREAMS.inc()
     gone = asyncio.create_task(disconnected(receive))
     gone.add_done_callback(lambda _: tail.interrupt())
     try:
@@ -152,6 +154,7 @@ async def stream_sse(
                 {"type": "http.response.body", "body": body if body or ended else HEARTBEAT, "more_body": not ended}
             )
     finally:
+        OPEN_STREAMS.dec()
         gone.cancel()
 
 

@@ -10,6 +10,7 @@ from runyard.db.records import Invocation
 from runyard.errors import StoreUnavailable, StreamGone
 from runyard.frames import Frame, FrameEvent, event_payload
 from runyard.ids import StreamId
+from runyard.metrics import RESUMES
 from runyard.streams.reader import StreamState
 from runyard_gateway.from_rows import committed_frames, settled_frames, trimmed_frame
 from runyard_gateway.gateway import Gateway
@@ -75,6 +76,8 @@ class ResumedStream:
             StreamGone: before the answer begins: frames after the cursor were dropped.
         """
         headers = stream_headers(self.invocation.stream_id, self.headers)
+        if self.cursor:
+            RESUMES.inc()
         async with watching(self.gateway, self.invocation.stream_id, self.credential, seeks=True) as tail:
             position, cursor, frames = await self._seek(tail)
             if position is Position.ENDED:

@@ -143,6 +143,9 @@ class Settings(AuthSettings, StateSettings, QueueSettings):
     cors_origins: Names = Field(default=(), description="Origins that browsers may call from, comma-separated")
     host: str = Field(default="127.0.0.1", description="Address the gateway listens on")
     port: int = Field(default=8000, ge=0, le=65535, description="Port the gateway listens on")
+    metrics_port: int | None = Field(
+        default=None, ge=1, le=65535, description="Port of /metrics on RUNYARD_HOST, of any process; unset: none"
+    )
     body_max_bytes: int = Field(default=1_048_576, ge=1024, description="Largest request body, in bytes")
 
     rate_user_per_min: int = Field(default=0, ge=0, description="Calls a user may make in a minute; 0: any number")

@@ -16,6 +16,7 @@ import structlog
 from runyard.authoring.agents import Agent
 from runyard.db.records import Message
 from runyard.errors import FallbackExhausted, FallbacksUnavailable, ModelNotConfigured, ProviderError
+from runyard.metrics import MODEL_ERRORS, MODEL_RETRIES
 from runyard_workers.output import Output
 from runyard_workers.providers.model import ModelRequest
 from runyard_workers.services import Services
@@ -77,6 +78,7 @@ class Attempts:
             self._output.status(
                 "retrying", model=self._models[0], attempt=self._attempt, waitMs=math.ceil(wait_s * 1000)
             )
+            MODEL_RETRIES.labels(self._models[0] or "").inc()
             await asyncio.sleep(wait_s)
 
     async def _call(self, model: str | None) -> StreamedTurn:
@@ -105,6 +107,7 @@ class Attempts:
     def _note(self, error: ProviderError | ModelNotConfigured) -> None:
         told = {name: error.fields[name] for name in ("status", "type") if error.fields.get(name) is not None}
         model = self._models[0]
+        MODEL_ERRORS.labels(model or "", error.code).inc()
         self._errors.append({"model": model, "code": error.code, "message": error.message, **told})
         self._may_pass = self._may_pass or error.retryable
         log.warning(

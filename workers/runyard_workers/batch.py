@@ -15,6 +15,7 @@ from runyard.db.engine import Database
 from runyard.db.records import Message
 from runyard.db.turns import FinishedCall, Held
 from runyard.errors import CommitUnknown, HandOver
+from runyard.metrics import TOOL_ERRORS, TOOL_SECONDS
 from runyard_workers.calls import CallOutcome, ReadyCall, plan_batch, run_group
 from runyard_workers.commits import commit, commit_repeatable
 from runyard_workers.contexts import Contexts
@@ -33,6 +34,7 @@ class Batches:
 
     database: Database
     held: Held
+    agent: str
     tools: Mapping[str, Tool]
     threads: ToolThreads
     liveness: Liveness
@@ -81,6 +83,8 @@ class Batches:
             outcomes = run_group(group, self.threads, self._context_of(turn), self.cancelled)
             async with contextlib.aclosing(outcomes):
                 async for outcome in outcomes:
+                    TOOL_SECONDS.labels(self.agent).observe(outcome.duration_ms / 1000)
+                    TOOL_ERRORS.labels(self.agent).inc(outcome.result.is_error)
                     results[outcome.index] = outcome.result
                     unstored = [outcome]
                     if len(results) < len(blocks):

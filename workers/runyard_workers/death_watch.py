@@ -8,6 +8,7 @@ import structlog
 from runyard.db import deaths
 from runyard.db.claims import GivenBack
 from runyard.ids import WorkerId
+from runyard.metrics import DEATHS
 from runyard_workers.ring import Ring, Row, following_around
 
 log = structlog.get_logger()
@@ -31,6 +32,7 @@ class DeathWatch:
             with self._engine.begin() as connection:
                 buried = deaths.bury(connection, worker_id, beat)
             if buried is not None:
+                DEATHS.inc()
                 log.warning("worker died", dead_worker_id=worker_id, worker_id=me, runs=len(buried))
                 given_back += buried
         return given_back

@@ -5,6 +5,7 @@ the same generation. Frames of work that was not committed are withdrawn.
 """
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +25,7 @@ from runyard.db.turns import Held, PlannedCall, Totals
 from runyard.errors import GenerationLost, HandOver, InternalError, RunCrashed, RunyardError, Signal, StoreUnavailable
 from runyard.lifecycle import settling
 from runyard.lifecycle.endings import Ending, ending, stored_ending
+from runyard.metrics import CANCEL_SECONDS, SETTLED
 from runyard.runs import RunStatus
 from runyard_workers.batch import Batches
 from runyard_workers.catalog import Loaded, LoadedAgent, LoadedFunction
@@ -55,6 +57,7 @@ class Execution:
         self._services = services
         self._claim = claim
         self._cancelled = asyncio.Event()
+        self._cancelled_at: float | None = None
         self._leaving = asyncio.Event()
         if claim.run.cancel_requested:
             self._cancelled.set()
@@ -74,6 +77,7 @@ class Execution:
         self._batches = Batches(
             database=services.database,
             held=self.held,
+            agent=claim.run.agent,
             tools=self._tools,
             threads=services.threads,
             liveness=services.liveness,
@@ -94,6 +98,7 @@ class Execution:
         """A person stops the run: its row says so. The model's call is aborted, tools are told."""
         if not self._cancelled.is_set():
             self._log.info("run is being cancelled")
+            self._cancelled_at = time.monotonic()
             self._cancelled.set()
             self._steps.stop()
 
@@ -128,7 +133,14 @@ class Execution:
             self._output.leave().release()
             raise
         self._services.closer.close(end, self._output.leave())
+        self._count(end)
         self._log.info("run settled", status=end.result["status"], steps=end.result["steps"])
+
+    def _count(self, end: Ending) -> None:
+        code = "" if end.error is None else end.error["code"]
+        SETTLED.labels(self._claim.run.agent, end.result["status"], code).inc()
+        if self._cancelled_at is not None:
+            CANCEL_SECONDS.observe(time.monotonic() - self._cancelled_at)
 
     async def _until_settled(self) -> Ending:
         delays = backoff()

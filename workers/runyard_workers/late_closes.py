@@ -9,6 +9,7 @@ from runyard.db.engine import Database
 from runyard.db.records import Invocation
 from runyard.errors import StoreUnavailable
 from runyard.lifecycle.endings import stored_ending
+from runyard.metrics import LATE_CLOSES
 from runyard_workers.closer import Closer
 
 SWEEP_S = 5.0
@@ -36,4 +37,5 @@ async def _close(database: Database, closer: Closer, invocation: Invocation) -> 
         # One that cannot be made sense of must not end every worker that comes by.
         log.exception("stream cannot be closed", **names)
     else:
+        LATE_CLOSES.inc()
         log.info("stream closed late", **names)

@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 from redis.asyncio import Redis
 
+from runyard import metrics
 from runyard.authoring.lifespan import open_resources
 from runyard.db.engine import Database
 from runyard.db.migrate import wait_for_revision
@@ -84,6 +85,7 @@ async def run_worker(settings: Settings) -> None:
         asyncio.get_running_loop().add_signal_handler(name, leave)
     catalog = load_agents(settings)
     await asyncio.to_thread(wait_for_revision, settings.database_url)
+    metrics.serve(settings.host, settings.metrics_port)
     async with _redis(settings) as client, _services(settings, catalog, client) as services:
         await _serve(settings, services, client, stop, hurry)
     log.info("worker left")
@@ -105,6 +107,7 @@ async def _services(settings: Settings, catalog: Catalog, client: Redis) -> Asyn
         announcer = Announcer(client, prefix=settings.prefix)
         database = Database(settings.database_url, pool_size=POOL_SIZE, on_commit=announcer.changed)
         stack.push_async_callback(database.close)
+        metrics.LINKS_IN_USE.set_function(database.links_in_use)
         store = FrameStore(
             client,
             prefix=settings.prefix,
@@ -140,6 +143,8 @@ async def _serve(
     settings: Settings, services: Services, client: Redis, stop: asyncio.Event, hurry: asyncio.Event
 ) -> None:
     slots = SlotPool(settings.worker_slots, is_alive=services.liveness.is_alive)
+    metrics.SLOTS.set(slots.size)
+    metrics.SLOTS_TAKEN.set_function(slots.taken)
     broker = brokers.connect(settings.broker_url, prefix=settings.prefix, slots=slots)
     publisher = Publisher(broker, prefix=settings.prefix)
     runner = Runner(services, slots, publisher)

@@ -21,6 +21,7 @@ from runyard.db.turns import Held
 from runyard.errors import StoreUnavailable
 from runyard.frames import FrameEvent, Payload, event_payload, text_payload
 from runyard.lifecycle.endings import RESET_DISTANCE, committed_text, kept_last, whole_text
+from runyard.metrics import RESETS, REWINDS
 from runyard_workers.commits import commit_repeatable
 from runyard_workers.flusher import StreamWriter
 from runyard_workers.services import Services
@@ -203,6 +204,7 @@ class Output:
             return True
 
     async def _reset(self, rows: Sequence[Message]) -> None:
+        RESETS.inc()
         base = max(self.writer.last, self.kept_last(rows), self._base) + RESET_DISTANCE
         redis_run_id = self._services.frame_server.run_id
         await commit_repeatable(self._services.database, turns.set_frame_base, self._held, base, redis_run_id)
@@ -210,6 +212,7 @@ class Output:
         self.writer.reset(base, whole_text(committed_text(rows, self._held.invocation_id)))
 
     def _rewind(self, kept: int, rows: Sequence[Message]) -> int:
+        REWINDS.inc()
         length = len(committed_text(rows, self._held.invocation_id))
         return self.writer.write(event_payload(FrameEvent.REWIND, {"toSeq": kept, "length": length}))
 

@@ -13,6 +13,7 @@ from runyard.db.turns import Totals
 from runyard.db.workers import OwnRun
 from runyard.errors import GenerationLost, HandOver, StoreUnavailable
 from runyard.ids import RunId
+from runyard.metrics import HANDOVERS, LOST, TAKEOVERS
 from runyard.queue.wakeups import Publisher
 from runyard_workers.commits import backoff
 from runyard_workers.execution import Execution
@@ -47,6 +48,8 @@ class Runner:
 
     def start(self, claim: Claim) -> None:
         """Execute a claimed run; takes over the slot."""
+        if claim.is_takeover:
+            TAKEOVERS.labels(claim.run.agent).inc()
         holding = (claim.run.id, claim.run.generation)
         task = asyncio.create_task(self._execute(claim, holding), name=claim.run.id)
         self._tasks[holding] = task
@@ -66,6 +69,7 @@ class Runner:
         mine = set(self._tasks)
         missing, self._missing = self._missing, mine - theirs
         for holding in missing & self._missing:
+            LOST.inc()
             log.info("run lost", run_id=holding[0], generation=holding[1])
             self._tasks[holding].cancel()
         unheld, self._unheld = self._unheld, theirs - mine
@@ -161,8 +165,10 @@ class Runner:
             if execution.replacement is not None:
                 self._publisher.wake_all([execution.replacement])
         except GenerationLost:
+            LOST.inc()
             log.info("run changed hands", **names)
         except HandOver:
+            HANDOVERS.inc()
             await self._give_back(holding, sent=execution.sent)
         except Exception:
             # Nothing was settled: the row still says running here, so the beat's comparison gives the run back.

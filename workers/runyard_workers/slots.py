@@ -22,6 +22,10 @@ class SlotPool:
         with self._changed:
             return self._changed.wait_for(self._can_reserve, timeout_s)
 
+    def taken(self) -> int:
+        """Reserved, or with a run in them."""
+        return self.size - self._free
+
     def open(self) -> None:
         """Begin to hand out slots: the worker is registered."""
         with self._changed:

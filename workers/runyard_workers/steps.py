@@ -1,6 +1,7 @@
 """The model's part of a step: the request from the rows, the call, and the turn that comes of it, also when stopped."""
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -10,15 +11,16 @@ from runyard.db.claims import Claim
 from runyard.db.records import Message
 from runyard.db.transcripts import AssistantTurn
 from runyard.errors import MaxSteps
+from runyard.metrics import COST, FIRST_TOKEN_SECONDS, STEP_SECONDS, TOKENS
 from runyard.runs import FinishReason
 from runyard.transcript import request_messages
 from runyard_workers.attempts import Asked, Attempts
 from runyard_workers.contexts import Contexts
 from runyard_workers.output import Output
-from runyard_workers.prices import cost
+from runyard_workers.prices import Cost, cost
 from runyard_workers.progress import Progress
 from runyard_workers.prompts import system_prompt
-from runyard_workers.providers.model import ModelRequest
+from runyard_workers.providers.model import ModelRequest, Usage
 from runyard_workers.services import Services
 from runyard_workers.turn import ModelCall, StreamedTurn
 
@@ -76,6 +78,8 @@ class ModelSteps:
         self._services = services
         self._options: dict[str, Any] = claim.invocation.options
         self._agent = agent
+        self._agent_name = claim.run.agent
+        self._claimed_at = None if claim.is_takeover else time.monotonic()
         self._output = output
         self._contexts = contexts
         self._task: asyncio.Task[StreamedTurn] | None = None
@@ -116,7 +120,9 @@ class ModelSteps:
         finally:
             self._task = None
             for spent in attempts.spent:
-                self.progress = self.progress.plus_spent(spent.usage, cost(spent.model, spent.usage))
+                price = cost(spent.model, spent.usage)
+                _count(spent.model, spent.usage, price)
+                self.progress = self.progress.plus_spent(spent.usage, price)
         return await self._step(streamed, rows)
 
     def unsaid(self, rows: Sequence[Message]) -> None:  # noqa: ARG002 - a model's words are in a row at each boundary
@@ -142,6 +148,11 @@ class ModelSteps:
 
     async def _step(self, streamed: StreamedTurn, rows: Sequence[Message]) -> Step:
         price = cost(streamed.turn.model, streamed.turn.usage)
+        _count(streamed.turn.model, streamed.turn.usage, price)
+        STEP_SECONDS.labels(self._agent_name, streamed.turn.model).observe(streamed.duration_ms / 1000)
+        if self._claimed_at is not None and streamed.first_at is not None:
+            FIRST_TOKEN_SECONDS.labels(self._agent_name).observe(streamed.first_at - self._claimed_at)
+        self._claimed_at = None
         self.progress = self.progress.plus_step(streamed.turn.usage, price)
         turn = streamed.turn
         stored = AssistantTurn(
@@ -163,6 +174,7 @@ class ModelSteps:
             return None
         spent, text = call.spent, "".join(call.shown.said)
         price = cost(spent.model, spent.usage)
+        _count(spent.model, spent.usage, price)
         self.progress = self.progress.plus_step(spent.usage, price)
         if not text:
             return None
@@ -177,6 +189,13 @@ class ModelSteps:
             first_frame=call.shown.first_frame,
             last_frame=self._output.writer.last,
         )
+
+
+def _count(model: str, usage: Usage, price: Cost) -> None:
+    for kind in ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"):
+        if tokens := getattr(usage, kind):
+            TOKENS.labels(model, kind).inc(tokens)
+    COST.labels(model).inc(float(price.amount))
 
 
 def _is_dropped() -> bool:

@@ -36,9 +36,12 @@ CHARS_A_TOKEN = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamedTurn:
-    """`first_frame` is the number that the call's first frame got, or would have got."""
+    """`first_frame` is the number that the call's first frame got, or would have got. `first_at`: when the model said
+    its first word or thought, by the monotonic clock; None: it said none.
+    """
 
     turn: Turn
+    first_at: float | None
     first_frame: int
     last_frame: int
     duration_ms: int
@@ -74,6 +77,7 @@ class ModelCall:
         self._counted: UsageSoFar | None = None
         self._uncounted_chars = 0
         self._began = time.monotonic()
+        self._first_at: float | None = None
 
     @property
     def spent(self) -> Spent | None:
@@ -122,6 +126,7 @@ class ModelCall:
         assert turn is not None, "a provider's stream ends with a turn or an error"
         return StreamedTurn(
             turn=turn,
+            first_at=self._first_at,
             first_frame=self.shown.first_frame,
             last_frame=self._writer.last,
             duration_ms=self.duration_ms,
@@ -135,9 +140,11 @@ class ModelCall:
     def _shows_work(self, event: ModelEvent) -> bool:
         match event:
             case TextDelta(text):
+                self._first_at = self._first_at or time.monotonic()
                 self._uncounted_chars += len(text)
                 self.shown.text(text)
             case ThinkingDelta(text):
+                self._first_at = self._first_at or time.monotonic()
                 self._uncounted_chars += len(text)
                 if self._stream_thinking:
                     self.shown.thinking(text)

@@ -202,6 +202,12 @@ class Database:
 
         return await _once_more(attempt)
 
+    def links_in_use(self) -> int:
+        """Of the pool; may be called from any thread."""
+        pool = self._engine.pool
+        assert isinstance(pool, sa.QueuePool)
+        return pool.checkedout()
+
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """A transaction held open by the caller, for tests that interleave two by hand."""

@@ -18,6 +18,7 @@ import structlog
 from dramatiq.errors import DecodeError
 
 from runyard.ids import InvocationId, RunId
+from runyard.metrics import WAKE_UPS_UNSENT
 
 ACTOR = "wake"
 PUBLISH_THREADS = 2
@@ -107,6 +108,7 @@ class Publisher:
     def wake(self, *, run_id: RunId, invocation_id: InvocationId, queue: str) -> None:
         if self._closed or self._pending.qsize() >= PENDING_MAX:
             reason = "publisher is closed" if self._closed else "broker is slow"
+            WAKE_UPS_UNSENT.inc()
             log.warning("wake-up dropped", run_id=run_id, invocation_id=invocation_id, reason=reason)
             return
         self._pending.put(wake_message(self._prefix, run_id=run_id, invocation_id=invocation_id, queue=queue))
@@ -132,6 +134,7 @@ class Publisher:
             self._broker.declare_queue(message.queue_name)
             self._broker.enqueue(message)
         except Exception as error:  # noqa: BLE001 - whatever a client raises, the thread goes on
+            WAKE_UPS_UNSENT.inc()
             log.warning("wake-up not sent", error=repr(error), **message.kwargs)
 
     async def close(self) -> None:
@@ -141,6 +144,7 @@ class Publisher:
             self._pending.put(None)
         await asyncio.to_thread(self._join)
         if left := self._take_back():
+            WAKE_UPS_UNSENT.inc(left)
             log.warning("wake-ups not sent", count=left, reason="broker does not answer")
 
     def _join(self) -> None:

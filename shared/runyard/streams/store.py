@@ -7,8 +7,9 @@ from redis.asyncio import Redis
 from redis.exceptions import ReadOnlyError
 
 from runyard.frames import FRAME_OVERHEAD_BYTES
+from runyard.metrics import FRAME_BYTES, FRAMES
 from runyard.streams.connect import answered
-from runyard.streams.ops import Answer, Argument, Close, Op, Status
+from runyard.streams.ops import Answer, Append, Argument, Close, Op, Reset, Status
 from runyard.streams.reader import FrameReader
 
 
@@ -42,6 +43,7 @@ class FrameStore(FrameReader):
                 # The primary became a replica: connect anew, the name leads to the new one by now.
                 await self._client.connection_pool.disconnect(inuse_connections=False)
                 raise
+        _count(ops)
         return [Answer(Status(status.decode()), last, created=made == [1]) for status, last, *made in replies]
 
     async def forget(self, stream_ids: Sequence[str]) -> None:
@@ -58,3 +60,9 @@ class FrameStore(FrameReader):
     async def close(self, close: Close) -> Answer:
         (answer,) = await self.apply([close])
         return answer
+
+
+def _count(ops: Sequence[Op]) -> None:
+    sent = [frame for op in ops if isinstance(op, Append | Reset | Close) for frame in op.frames]
+    FRAMES.inc(len(sent))
+    FRAME_BYTES.inc(sum(len(data) for _event, data in sent))
