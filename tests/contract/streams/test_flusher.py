@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
 from redis.asyncio import Redis
-from tests.redis_servers import redis_server, sweep, valkey_server
+from tests.redis_servers import sweep
 
 from runyard.frames import Frame, event_payload, text_payload
 from runyard.streams.connect import connect
@@ -22,26 +22,6 @@ pytestmark = pytest.mark.anyio
 GUARD_S = 30.0
 SID = "st_1"
 REWIND_ALL = event_payload("rewind", {"toSeq": 0, "length": 0})
-
-
-@pytest.fixture(scope="module", params=["redis-asyncio", "valkey-uvloop"])
-def surroundings(request: pytest.FixtureRequest) -> str:
-    """Both servers and both event loops, without every pair of them."""
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(surroundings: str) -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": surroundings == "valkey-uvloop"}
-
-
-@pytest.fixture(scope="module")
-def redis_url(surroundings: str) -> Iterator[str]:
-    if surroundings == "redis-asyncio":
-        yield redis_server()
-        return
-    with valkey_server() as url:
-        yield url
 
 
 @dataclass(kw_only=True)

