@@ -133,6 +133,7 @@ def _environment(stack: Stack, standin_url: str) -> dict[str, str]:
         "RUNYARD_BROKER_URL": stack.broker_url,
         "RUNYARD_PREFIX": stack.prefix,
         "RUNYARD_AUTH": "dev",
+        "RUNYARD_STREAMS_PER_USER": "0",  # one user reads all streams
         "RUNYARD_PORT": "0",
         "RUNYARD_AGENTS": str(AGENTS),
         "ANTHROPIC_API_KEY": API_KEY,

@@ -33,6 +33,7 @@ from runyard_gateway.gateway import Gateway
 from runyard_gateway.hub import Hub
 from runyard_gateway.loopback import LoopbackOnly
 from runyard_gateway.members import Members
+from runyard_gateway.open_streams import OpenStreams
 from runyard_gateway.operations import Described, ForeignOperation, OpenOperation, Operation, anybody
 from runyard_gateway.parameters import check_query
 from runyard_gateway.protocols import pylon
@@ -115,6 +116,7 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
             directory=AgentDirectory(database),
             depths=depths,
             authenticator=auth,
+            open_streams=OpenStreams(settings.streams_per_user),
             rates=Rates(client, settings, redis_away=lambda: hub.redis_away),
             feed=feed,
             rooms=Rooms(hub, members, prefix=settings.prefix),

@@ -16,6 +16,7 @@ from runyard_gateway.feed import Feed
 from runyard_gateway.follow_ups import FollowUps
 from runyard_gateway.hub import Hub
 from runyard_gateway.members import Members
+from runyard_gateway.open_streams import OpenStreams
 from runyard_gateway.rates import Rates
 from runyard_gateway.rooms import Rooms
 from runyard_gateway.tickets import Tickets
@@ -36,6 +37,7 @@ class Gateway:
     depths: Depths
     authenticator: Authenticator
     rates: Rates
+    open_streams: OpenStreams
     tickets: Tickets
     feed: Feed
     rooms: Rooms

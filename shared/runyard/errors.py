@@ -223,6 +223,12 @@ class CommitUnknown(StoreUnavailable):
     """A commit was sent and no answer came: it may or may not have happened. Whoever wrote reads the rows again."""
 
 
+class StreamOverloaded(Unavailable):
+    """The reader has as many streams open at this gateway as they may. Fields: `limit`."""
+
+    code = "STREAM_OVERLOADED"
+
+
 class NotReady(Unavailable):
     code = "NOT_READY"
 

@@ -151,6 +151,10 @@ class Settings(AuthSettings, StateSettings, QueueSettings):
     rate_user_per_min: int = Field(default=0, ge=0, description="Calls a user may make in a minute; 0: any number")
     rate_tenant_per_min: int = Field(default=0, ge=0, description="Calls a tenant may make in a minute; 0: any number")
 
+    streams_per_user: int = Field(
+        default=100, ge=0, description="Streams a user may have open at one gateway; 0: any number"
+    )
+
     agents: Path | None = Field(default=None, description="Required by workers: the folder of agent files")
     model: str | None = Field(default=None, description="Model of agents that name none")
     models_allowed: Names = Field(default=(), description="Models a call may ask for; empty: only the agent's own")

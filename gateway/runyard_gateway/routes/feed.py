@@ -3,16 +3,17 @@
 from dataclasses import dataclass
 
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from runyard.errors import FeedGone
+from runyard.errors import FeedGone, StreamOverloaded
 from runyard_gateway.answers import EVENT_STREAM, Answer
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.feed import position
 from runyard_gateway.gateway import Gateway
+from runyard_gateway.open_streams import reader_of
 from runyard_gateway.operations import Operation
 from runyard_gateway.parameters import LAST_EVENT_ID, SINCE
-from runyard_gateway.principal import Principal
+from runyard_gateway.principal import Identity, Principal
 from runyard_gateway.requests import cursor_of
 from runyard_gateway.sse import stream_sse
 
@@ -44,16 +45,20 @@ class FeedAnswer:
                 take_back()
 
 
-async def get_feed(gateway: Gateway, request: Request, principal: Principal) -> FeedAnswer:
+async def get_feed(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
     """Follow what changes in the caller's runs and transcripts: `run`, `message`, `deleted`. It begins now, or behind a
     cursor, and has no end.
 
     Raises:
         FeedGone: the cursor is too old.
     """
+    caller = principal.caller
+    reader = reader_of(caller.tenant_id, caller.user_id, request) if isinstance(caller, Identity) else ("", caller.name)
+    gateway.open_streams.check(reader)
     had = cursor_of(request)
     cursor = await gateway.feed.begin(None if had is None else had + 1)
-    return FeedAnswer(gateway=gateway, principal=principal, cursor=cursor, request_id=request_id_of(request))
+    answer = FeedAnswer(gateway=gateway, principal=principal, cursor=cursor, request_id=request_id_of(request))
+    return gateway.open_streams.counted(reader, answer)
 
 
 OPERATIONS = (
@@ -63,6 +68,6 @@ OPERATIONS = (
         handler=get_feed,
         parameters=(LAST_EVENT_ID, SINCE),
         answers=(Answer(status=200, description="The changes, one event each.", media=EVENT_STREAM),),
-        errors=(FeedGone,),
+        errors=(FeedGone, StreamOverloaded),
     ),
 )

@@ -17,6 +17,7 @@ from runyard.errors import (
     RateLimited,
     RunNotFound,
     StreamGone,
+    StreamOverloaded,
 )
 from runyard.ids import new_input_id, new_invocation_id, new_run_id, new_stream_id
 from runyard.lifecycle.accept import NewTurn
@@ -28,6 +29,7 @@ from runyard_gateway.directory import KnownAgent
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.function_answer import FunctionAnswer, settled_answer
 from runyard_gateway.gateway import Gateway
+from runyard_gateway.open_streams import reader_of
 from runyard_gateway.operations import Operation, anybody
 from runyard_gateway.principal import Identity, Principal
 from runyard_gateway.requests import CallFunction, address_of, call_key, read_body, wait_s, wants
@@ -104,22 +106,27 @@ def function_turn(
 
 
 async def _answer(gateway: Gateway, request: Request, principal: Principal, turn: NewTurn) -> ASGIApp:
-    seconds = wait_s(request)
+    seconds, streams = wait_s(request), wants(request) == "stream"
+    reader = reader_of(turn.tenant_id, turn.user_id, request)
+    if streams:
+        gateway.open_streams.check(reader)
     await gateway.rates.take(turn.tenant_id, turn.user_id, address=address_of(request))
     accepted = await accept(gateway, turn)
     # Who shows nothing can read the stream, by its id, and no row.
     place = f"streams/{accepted.stream_id}" if principal.is_nobody else f"invocations/{accepted.invocation_id}"
     headers = call_headers(accepted, location=f"/v1/{place}")
-    if wants(request) == "stream":
+    if streams:
         if accepted.repeated:
-            return await stream_again(gateway, request, principal, accepted.invocation_id, headers)
-        return FunctionAnswer(
+            again = await stream_again(gateway, request, principal, accepted.invocation_id, headers)
+            return gateway.open_streams.counted(reader, again)
+        new = FunctionAnswer(
             gateway=gateway,
             accepted=accepted,
             principal=principal,
             request_id=turn.request_id,
             headers=headers,
         )
+        return gateway.open_streams.counted(reader, new)
     headers["X-Stream-Id"] = accepted.stream_id
     found = await awaited_call(gateway, accepted, principal, seconds)
     if found is not None and found[0].settled_at is not None:
@@ -145,6 +152,7 @@ OPERATIONS = (
             RateLimited,
             RunNotFound,
             StreamGone,
+            StreamOverloaded,
         ),
     ),
 )

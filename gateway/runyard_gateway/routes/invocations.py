@@ -25,6 +25,7 @@ from runyard.errors import (
     RunNotFound,
     StoreUnavailable,
     StreamGone,
+    StreamOverloaded,
 )
 from runyard.ids import InvocationId, new_input_id, new_invocation_id, new_run_id, new_stream_id
 from runyard.lifecycle.accept import Accepted, NewTurn
@@ -44,6 +45,7 @@ from runyard_gateway.answers import (
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.gateway import Gateway
+from runyard_gateway.open_streams import reader_of
 from runyard_gateway.operations import Operation
 from runyard_gateway.parameters import CURSOR, IDEMPOTENCY_KEY, LAST_EVENT_ID, PREFER
 from runyard_gateway.principal import Identity, Principal
@@ -91,6 +93,7 @@ CALL_ERRORS = (
     RunBusy,
     RunNotFound,
     StreamGone,
+    StreamOverloaded,
 )
 """What `answer_call` takes, and what may become of it."""
 
@@ -115,15 +118,19 @@ async def start_run(gateway: Gateway, request: Request, principal: Principal) ->
 
 async def answer_call(gateway: Gateway, request: Request, principal: Principal, turn: NewTurn) -> ASGIApp:
     """Accept a turn and answer with the stream, the result (`Prefer: wait=N`), or 202 with `Location`."""
-    seconds = wait_s(request)
+    seconds, streams = wait_s(request), wants(request) == "stream"
+    reader = reader_of(turn.tenant_id, turn.user_id, request)
+    if streams:
+        gateway.open_streams.check(reader)
     await gateway.rates.take(turn.tenant_id, turn.user_id, address=address_of(request))
     accepted = await accept(gateway, turn)
     headers = call_headers(accepted, location=f"/v1/invocations/{accepted.invocation_id}")
     receipt = {"runId": accepted.run_id, "queued": accepted.queued, "inputId": accepted.input_id}
-    if wants(request) == "stream":
+    if streams:
         if accepted.repeated:
-            return await stream_again(gateway, request, principal, accepted.invocation_id, headers)
-        return NewStream(
+            again = await stream_again(gateway, request, principal, accepted.invocation_id, headers)
+            return gateway.open_streams.counted(reader, again)
+        new = NewStream(
             gateway=gateway,
             stream_id=accepted.stream_id,
             credential=principal.credential,
@@ -131,6 +138,7 @@ async def answer_call(gateway: Gateway, request: Request, principal: Principal, 
             headers=headers,
             receipt=receipt if accepted.is_steering else None,
         )
+        return gateway.open_streams.counted(reader, new)
     headers["X-Stream-Id"] = accepted.stream_id
     found = await awaited_call(gateway, accepted, principal, seconds)
     if found is not None and found[0].settled_at is not None:

@@ -1,18 +1,22 @@
 """Streams, from any cursor: `GET /v1/streams/{id}`, `GET /v1/runs/{id}/stream` (the newest invocation's); tickets."""
 
+from collections.abc import Mapping
+
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from runyard.clock import now_ms, to_iso
 from runyard.db import reads
-from runyard.db.records import Invocation
-from runyard.errors import RunNotFound, StreamGone, StreamNotFound
+from runyard.db.records import Invocation, Run
+from runyard.errors import RunNotFound, StreamGone, StreamNotFound, StreamOverloaded
 from runyard_gateway import shapes
 from runyard_gateway.answers import EVENT_STREAM, STREAM_ID, Answer, json_answer, nothing
 from runyard_gateway.auth import unauthenticated
 from runyard_gateway.event_source import TICKET, reader, seat_headers, set_seat
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.gateway import Gateway
+from runyard_gateway.open_streams import reader_behind
 from runyard_gateway.operations import Operation
 from runyard_gateway.parameters import LAST_EVENT_ID, SINCE
 from runyard_gateway.principal import NOBODY, Principal
@@ -22,22 +26,16 @@ from runyard_gateway.streaming import ResumedStream
 from runyard_gateway.tickets import TICKET_S
 
 
-async def get_stream(gateway: Gateway, request: Request, principal: Principal) -> ResumedStream:
+async def get_stream(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
     """Read a stream from any frame on, to its end."""
-    return ResumedStream(
-        gateway=gateway,
-        invocation=await _invocation(gateway, request, principal),
-        credential=principal.credential,
-        cursor=cursor_of(request),
-        request_id=request_id_of(request),
-        headers=seat_headers(request),
-    )
+    invocation, run = await _found(gateway, request, principal)
+    return _resumed(gateway, request, principal, invocation, run, headers=seat_headers(request))
 
 
 async def issue_ticket(gateway: Gateway, request: Request, principal: Principal) -> Response:
     """Get a ticket for an `EventSource`. A browser gets a seat beside it: a cookie for this stream's path."""
     await read_body(request, Nothing, limit_bytes=gateway.settings.body_max_bytes)
-    stream_id = (await _invocation(gateway, request, principal)).stream_id
+    stream_id = (await _found(gateway, request, principal))[0].stream_id
     expires_at = now_ms() + 1000 * TICKET_S
     ticket, seat = await gateway.tickets.issue(stream_id, principal)
     told: shapes.Ticket = {"ticket": ticket, "streamId": stream_id, "expiresAt": to_iso(expires_at)}
@@ -46,24 +44,41 @@ async def issue_ticket(gateway: Gateway, request: Request, principal: Principal)
     return answer
 
 
-async def get_run_stream(gateway: Gateway, request: Request, principal: Principal) -> ResumedStream:
+async def get_run_stream(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
     """Read the stream of a run's newest invocation."""
     found = await gateway.database.read(reads.run_of, request.path_params["id"], principal.scope)
     if found is None:
         raise run_not_found(request)
-    _run, invocation, _waiting = found
+    run, invocation, _waiting = found
     if invocation is None:
         raise StreamNotFound("The run has no stream yet")
-    return ResumedStream(
+    return _resumed(gateway, request, principal, invocation, run)
+
+
+def _resumed(
+    gateway: Gateway,
+    request: Request,
+    principal: Principal,
+    invocation: Invocation,
+    run: Run,
+    *,
+    headers: Mapping[str, str] | None = None,
+) -> ASGIApp:
+    """Raises `StreamOverloaded`."""
+    reader = reader_behind(principal, request, owner=(run.tenant_id, run.user_id))
+    gateway.open_streams.check(reader)
+    answer = ResumedStream(
         gateway=gateway,
         invocation=invocation,
         credential=principal.credential,
         cursor=cursor_of(request),
         request_id=request_id_of(request),
+        headers=headers or {},
     )
+    return gateway.open_streams.counted(reader, answer)
 
 
-async def _invocation(gateway: Gateway, request: Request, principal: Principal) -> Invocation:
+async def _found(gateway: Gateway, request: Request, principal: Principal) -> tuple[Invocation, Run]:
     """Of a run that is nobody's, a public function's, the id alone lets in.
 
     Raises:
@@ -73,7 +88,7 @@ async def _invocation(gateway: Gateway, request: Request, principal: Principal) 
     for scope in (principal.scope, NOBODY.scope):
         found = await gateway.database.read(reads.invocation_of_stream, request.path_params["id"], scope)
         if found is not None:
-            return found[0]
+            return found
     if principal.is_nobody:
         raise unauthenticated()
     raise StreamNotFound("Unknown or expired stream id")
@@ -92,7 +107,7 @@ OPERATIONS = (
         caller=reader,
         parameters=(LAST_EVENT_ID, SINCE, TICKET),
         answers=STREAM_ANSWERS,
-        errors=(StreamNotFound, StreamGone),
+        errors=(StreamNotFound, StreamGone, StreamOverloaded),
     ),
     Operation(
         method="POST",
@@ -108,6 +123,6 @@ OPERATIONS = (
         handler=get_run_stream,
         parameters=(LAST_EVENT_ID, SINCE),
         answers=STREAM_ANSWERS,
-        errors=(RunNotFound, StreamNotFound, StreamGone),
+        errors=(RunNotFound, StreamNotFound, StreamGone, StreamOverloaded),
     ),
 )

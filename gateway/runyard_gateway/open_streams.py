@@ -1,0 +1,63 @@
+"""How many streams each reader has open at this gateway.
+
+They are counted inside the answer: a reader who leaves before it begins was never counted.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from runyard.errors import StreamOverloaded
+from runyard_gateway.principal import Identity, Principal
+from runyard_gateway.requests import address_of
+
+Reader = tuple[str, str]
+"""Whose stream it is counted as: tenant and user. In the place of nobody stands the address that they come from."""
+
+
+def reader_of(tenant_id: str, user_id: str, request: Request) -> Reader:
+    # No name can hold a NUL, so no address makes a user's.
+    return tenant_id, user_id or f"\0{address_of(request)}"
+
+
+def reader_behind(principal: Principal, request: Request, *, owner: Reader) -> Reader:
+    """Who reads; a service reads for the run's owner, who has no connection of their own."""
+    if isinstance(principal.caller, Identity):
+        return reader_of(principal.caller.tenant_id, principal.caller.user_id, request)
+    return reader_of(*owner, request)
+
+
+class OpenStreams:
+    def __init__(self, per_user: int) -> None:
+        """`per_user` 0: any number."""
+        self._per_user = per_user
+        self._open: Counter[Reader] = Counter()
+
+    def check(self, reader: Reader) -> None:
+        """Raises `StreamOverloaded`: the reader has as many as they may."""
+        if self._per_user and self._open[reader] >= self._per_user:
+            raise StreamOverloaded(
+                f"{self._per_user} streams are open already: close one, or come back later", limit=self._per_user
+            )
+
+    def counted(self, reader: Reader, answer: ASGIApp) -> ASGIApp:
+        """The answer, counted while it is given. It is not refused any more: its call may be accepted already."""
+        return _Counted(open=self._open, reader=reader, answer=answer)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Counted:
+    open: Counter[Reader]
+    reader: Reader
+    answer: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.open[self.reader] += 1
+        try:
+            await self.answer(scope, receive, send)
+        finally:
+            self.open[self.reader] -= 1
+            if not self.open[self.reader]:
+                del self.open[self.reader]
