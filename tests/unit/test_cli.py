@@ -1,6 +1,7 @@
 """The `runyard` command's own behaviour; `runyard dev` is tested as processes, `runyard migrate` on its databases."""
 
 import importlib.metadata
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -11,7 +12,8 @@ import jwt
 import pytest
 from tests.clients.tokens import SECRET
 
-from runyard.cli import main, terminal
+from runyard.cli import dev, main, terminal
+from runyard.cli.state import State
 from runyard.cli.terminal import Banner
 from runyard.cli.watch import SavedByAPerson
 from runyard.settings import AuthSettings
@@ -156,3 +158,11 @@ def test_the_banner_without_an_agent_tries_none(capsys: pytest.CaptureFixture[st
 )
 def test_what_counts_as_a_saved_file(path: str, counts: bool) -> None:
     assert SavedByAPerson()(1, path) is counts
+
+
+def test_dev_opens_no_port_for_metrics_that_its_processes_would_quarrel_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.environ", {**os.environ, "RUNYARD_METRICS_PORT": "9100"})
+    monkeypatch.chdir(tmp_path)
+    assert dev._settings(State.open(tmp_path / ".runyard"), {}).metrics_port is None

@@ -41,6 +41,7 @@ def _settings(state: State, options: dict[str, str | None]) -> Settings:
             "RUNYARD_BROKER_URL": state.redis_url,
             "RUNYARD_AUTH": "dev",
             "RUNYARD_DEV": "1",
+            "RUNYARD_METRICS_PORT": "",  # gateway and worker would want the same one
             "RUNYARD_AGENTS": os.environ.get("RUNYARD_AGENTS") or str(agents_folder()),
             "RUNYARD_DRAIN_S": os.environ.get("RUNYARD_DRAIN_S") or DRAIN_S,
             "PYTHONUNBUFFERED": "1",  # what a tool prints is seen when it is printed
