@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.browser.console import Reader
+from tests.clients.answer import TERMINAL, AnswerText
 from tests.clients.api import replay
+from tests.clients.sse import Event
 from tests.integration.fixtures import on_sqlite
 from tests.integration.stack import Stack
 from tests.ports import free_port
@@ -96,3 +98,44 @@ async def test_it_comes_back_by_itself(stack: Stack, reader: Reader, unique: str
         [event.id, event.type or "message", event.data] for event in events if event.type != "status"
     ]
     await page.close()
+
+
+LINE_ENDS = (
+    "a\r",
+    "\nb",
+    "c\n",
+    "\n\n",
+    "x\u2028y",
+    "z\u0085",
+    "\u000b",
+    " led by a space",
+    "event: result",
+    "\r\n",
+    "🙂\r",
+)
+
+
+async def test_three_readers_have_the_same_text(stack: Stack, reader: Reader) -> None:
+    """The tests' own parser, httpx2's and Chromium's, whatever the text holds that looks like the end of a line."""
+    (script,) = re.findall(r"```js\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    stack.standin.answers(says(*LINE_ENDS))
+    reader.foresees("favicon.ico")
+    async with stack.starting_gateway(RUNYARD_AUTH="dev") as gateway:
+        base_url = f"http://{gateway.host}:{gateway.port}"
+        async with gateway.anonymous().streaming("clerk") as live:
+            await live.rest()
+        async with gateway.anonymous().resuming(live.stream_id) as replayed:
+            await replayed.rest()
+        answer = AnswerText()
+        async with gateway.http.sse(f"/v1/streams/{live.stream_id}") as source:
+            async for event in source:
+                kind = "" if event.event == "message" and not event.data.startswith('{"seq":') else event.event
+                answer.feed(Event(type=kind, data=event.data, last_event_id=event.id, id=event.id or None))
+                if kind in TERMINAL:
+                    break
+        reader.origins.add(base_url)
+        page = await reader.context.new_page()
+        await page.goto(f"{base_url}/healthz")
+        shown = await page.evaluate(READ, [script, live.stream_id])
+        await page.close()
+    assert [live.text, replayed.text, answer.text, shown] == 4 * ["".join(LINE_ENDS)]
