@@ -22,7 +22,9 @@ from runyard.streams.connect import connect
 from runyard.streams.store import FrameStore
 from runyard.text import clean_json
 from runyard_gateway.answers import HEADERS
-from runyard_gateway.auth import authenticator, require_auth
+from runyard_gateway.auth.authenticator import authenticator, require_auth
+from runyard_gateway.auth.loopback import LoopbackOnly
+from runyard_gateway.auth.tickets import Tickets
 from runyard_gateway.depth import Depths
 from runyard_gateway.depth_samples import DepthSamples
 from runyard_gateway.directory import AgentDirectory
@@ -31,7 +33,6 @@ from runyard_gateway.feed import Feed
 from runyard_gateway.follow_ups import FollowUps
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.hub import Hub
-from runyard_gateway.loopback import LoopbackOnly
 from runyard_gateway.members import Members
 from runyard_gateway.open_streams import OpenStreams
 from runyard_gateway.operations import Described, ForeignOperation, OpenOperation, Operation, anybody
@@ -44,7 +45,6 @@ from runyard_gateway.routes.console import console
 from runyard_gateway.routes.documentation import documentation
 from runyard_gateway.routes.probes import PROBES
 from runyard_gateway.server import DrainingServer, listen
-from runyard_gateway.tickets import Tickets
 from runyard_gateway.watcher import Watcher
 
 POOL_SIZE = 10

@@ -10,7 +10,7 @@ from runyard.clock import now_ms
 from runyard.db.engine import Database
 from runyard.db.reads import Manifest, agents_known
 from runyard.names import FUNCTION_PREFIX
-from runyard_gateway.principal import Identity
+from runyard_gateway.auth.principal import Identity
 
 FRESH_S = 1.0
 SEEN_WITHIN_MS = 7 * 24 * 3600 * 1000

@@ -14,8 +14,8 @@ from runyard.frames import RESERVED_EVENTS, Frame, FrameEvent
 from runyard.lifecycle.accept import Accepted
 from runyard.outcomes import failure_body
 from runyard_gateway.answers import json_answer
+from runyard_gateway.auth.principal import Principal
 from runyard_gateway.gateway import Gateway
-from runyard_gateway.principal import Principal
 from runyard_gateway.sse import Pulled, decode, disconnected, stream_sse
 from runyard_gateway.streaming import stream_headers, watching
 from runyard_gateway.views import invocation_view

@@ -9,7 +9,8 @@ from runyard.db.engine import Database
 from runyard.queue.wakeups import Publisher
 from runyard.settings import Settings
 from runyard.streams.store import FrameStore
-from runyard_gateway.auth import Authenticator
+from runyard_gateway.auth.authenticator import Authenticator
+from runyard_gateway.auth.tickets import Tickets
 from runyard_gateway.depth import Depths
 from runyard_gateway.directory import AgentDirectory
 from runyard_gateway.feed import Feed
@@ -19,7 +20,6 @@ from runyard_gateway.members import Members
 from runyard_gateway.open_streams import OpenStreams
 from runyard_gateway.rates import Rates
 from runyard_gateway.rooms import Rooms
-from runyard_gateway.tickets import Tickets
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

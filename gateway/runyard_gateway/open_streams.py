@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runyard.errors import StreamOverloaded
-from runyard_gateway.principal import Identity, Principal
+from runyard_gateway.auth.principal import Identity, Principal
 from runyard_gateway.requests import address_of
 
 Reader = tuple[str, str]

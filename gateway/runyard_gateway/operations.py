@@ -11,11 +11,11 @@ from starlette.types import ASGIApp
 
 from runyard.errors import RunyardError, Unauthenticated
 from runyard_gateway.answers import Answer
-from runyard_gateway.credentials import Lasting
+from runyard_gateway.auth.credentials import Lasting
+from runyard_gateway.auth.principal import NOBODY, Principal
 from runyard_gateway.failures import Tell
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.parameters import Parameter
-from runyard_gateway.principal import NOBODY, Principal
 
 Handler = Callable[[Gateway, Request, Principal], Awaitable[ASGIApp]]
 Caller = Callable[[Gateway, Request], Awaitable[Principal]]

@@ -17,7 +17,7 @@ from runyard.db.idempotency import CallKey
 from runyard.errors import Forbidden, InputRequired, InvalidArgs, PayloadTooLarge
 from runyard.history import HistoryMessage, check_user_blocks
 from runyard.text import NAME_MAX, NAME_RULE, clean_json, is_name
-from runyard_gateway.principal import Principal
+from runyard_gateway.auth.principal import Principal
 
 METADATA_MAX_BYTES = 16_384
 CONTEXT_MAX_BYTES = 65_536

@@ -12,9 +12,9 @@ from runyard.frames import Frame, FrameEvent, event_payload
 from runyard.ids import StreamId
 from runyard.metrics import RESUMES
 from runyard.streams.reader import StreamState
+from runyard_gateway.auth.principal import Credential
 from runyard_gateway.from_rows import committed_frames, settled_frames, trimmed_frame
 from runyard_gateway.gateway import Gateway
-from runyard_gateway.principal import Credential
 from runyard_gateway.sse import SSE_HEADERS, encode, stream_sse
 from runyard_gateway.tail import Position, Tail
 

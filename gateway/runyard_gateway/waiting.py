@@ -4,8 +4,8 @@ import time
 
 from runyard.db import reads
 from runyard.db.records import Invocation, Run
+from runyard_gateway.auth.principal import Principal
 from runyard_gateway.gateway import Gateway
-from runyard_gateway.principal import Principal
 
 PAST_THE_TIP = 2**62
 """A cursor that no frame reaches: the tail wakes only when the stream ends."""

@@ -17,7 +17,7 @@ from tests.contract.worker import GUARD_S, FakeFrameServer, SwitchableStore
 from runyard.db.engine import Database
 from runyard.db.reads import invocations_by_stream
 from runyard.errors import StreamGone
-from runyard_gateway.credentials import Lasting
+from runyard_gateway.auth.credentials import Lasting
 from runyard_gateway.hub import Hub
 from runyard_gateway.streaming import ResumedStream
 from runyard_gateway.watcher import Watcher

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from runyard.errors import Forbidden
-from runyard_gateway.loopback import LoopbackOnly
+from runyard_gateway.auth.loopback import LoopbackOnly
 
 pytestmark = pytest.mark.anyio
 

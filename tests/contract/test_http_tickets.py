@@ -13,7 +13,7 @@ from tests.contract.keys import add_key, revoke_key
 from tests.integration.fixtures import on_sqlite
 from tests.integration.stack import Stack
 
-from runyard_gateway.tickets import SEAT_S, TICKET_S
+from runyard_gateway.auth.tickets import SEAT_S, TICKET_S
 
 pytestmark = [pytest.mark.anyio, on_sqlite]
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from runyard.errors import Unauthenticated
-from runyard_gateway.credentials import Lasting, UntilTime
+from runyard_gateway.auth.credentials import Lasting, UntilTime
 
 pytestmark = pytest.mark.anyio
 

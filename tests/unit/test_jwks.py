@@ -14,8 +14,8 @@ from jwt.algorithms import ECAlgorithm
 from structlog.testing import capture_logs
 
 from runyard.errors import NotReady, Unauthenticated
-from runyard_gateway import jwks
-from runyard_gateway.jwks import COOLDOWN_S, KeySet
+from runyard_gateway.auth import jwks
+from runyard_gateway.auth.jwks import COOLDOWN_S, KeySet
 
 pytestmark = pytest.mark.anyio
 

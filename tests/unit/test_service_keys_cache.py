@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 
 from runyard.errors import StoreUnavailable, Unauthenticated
 from runyard.service_keys import ServiceKey, hash_of, new_key
-from runyard_gateway import service_keys
-from runyard_gateway.principal import Principal, Service
-from runyard_gateway.service_keys import ServiceKeys
+from runyard_gateway.auth import service_keys
+from runyard_gateway.auth.principal import Principal, Service
+from runyard_gateway.auth.service_keys import ServiceKeys
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from runyard_gateway.signing_keys import SharedSecret, choose, read_key_set
+from runyard_gateway.auth.signing_keys import SharedSecret, choose, read_key_set
 
 pytestmark = pytest.mark.anyio
 

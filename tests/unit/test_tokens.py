@@ -8,9 +8,9 @@ import pytest
 from tests.clients.tokens import SECRET, signed
 
 from runyard.errors import Unauthenticated
-from runyard_gateway.principal import Identity, Principal, Service
-from runyard_gateway.signing_keys import SharedSecret
-from runyard_gateway.tokens import Tokens
+from runyard_gateway.auth.principal import Identity, Principal, Service
+from runyard_gateway.auth.signing_keys import SharedSecret
+from runyard_gateway.auth.tokens import Tokens
 
 pytestmark = pytest.mark.anyio
 

@@ -32,13 +32,13 @@ from runyard.lifecycle.accept import Accepted, NewTurn
 from runyard.names import FUNCTION_PREFIX
 from runyard.service_keys import PREFIX
 from runyard_gateway.accepting import accept
-from runyard_gateway.acting import acting
 from runyard_gateway.answers import json_answer
-from runyard_gateway.auth import unauthenticated
+from runyard_gateway.auth.acting import acting
+from runyard_gateway.auth.authenticator import unauthenticated
+from runyard_gateway.auth.principal import NOBODY, Identity, Principal
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.operations import ForeignOperation
-from runyard_gateway.principal import NOBODY, Identity, Principal
 from runyard_gateway.protocols.pylon_answers import STREAM_ID, PylonAnswer, PylonResumed, stream_headers
 from runyard_gateway.protocols.pylon_frames import NO_USAGE, told_error
 from runyard_gateway.requests import (

@@ -12,10 +12,10 @@ from runyard.frames import Frame, FrameEvent
 from runyard.ids import StreamId
 from runyard.lifecycle.accept import Accepted
 from runyard_gateway.answers import json_answer
+from runyard_gateway.auth.principal import Credential, Principal
 from runyard_gateway.from_rows import settled_frames
 from runyard_gateway.function_answer import says_something
 from runyard_gateway.gateway import Gateway
-from runyard_gateway.principal import Credential, Principal
 from runyard_gateway.protocols.pylon_frames import PylonTail, Translation, ended, is_said
 from runyard_gateway.sse import HEARTBEAT_S, SSE_HEADERS, stream_sse
 from runyard_gateway.streaming import watching

@@ -9,10 +9,10 @@ from runyard.clock import to_iso
 from runyard.errors import AgentNotFound
 from runyard_gateway import shapes
 from runyard_gateway.answers import Answer, json_answer
+from runyard_gateway.auth.principal import Principal, Service
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.operations import Operation
-from runyard_gateway.principal import Principal, Service
 
 
 async def list_agents(gateway: Gateway, _request: Request, principal: Principal) -> Response:

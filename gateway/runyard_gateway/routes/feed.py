@@ -7,13 +7,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runyard.errors import FeedGone, StreamOverloaded
 from runyard_gateway.answers import EVENT_STREAM, Answer
+from runyard_gateway.auth.principal import Identity, Principal
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.feed import position
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.open_streams import reader_of
 from runyard_gateway.operations import Operation
 from runyard_gateway.parameters import LAST_EVENT_ID, SINCE
-from runyard_gateway.principal import Identity, Principal
 from runyard_gateway.requests import cursor_of
 from runyard_gateway.sse import stream_sse
 

@@ -22,16 +22,16 @@ from runyard.errors import (
 from runyard.ids import new_input_id, new_invocation_id, new_run_id, new_stream_id
 from runyard.lifecycle.accept import NewTurn
 from runyard_gateway.accepting import accept
-from runyard_gateway.acting import acting, check_may_run
 from runyard_gateway.answers import json_answer
-from runyard_gateway.auth import unauthenticated
+from runyard_gateway.auth.acting import acting, check_may_run
+from runyard_gateway.auth.authenticator import unauthenticated
+from runyard_gateway.auth.principal import Identity, Principal
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.function_answer import FunctionAnswer, settled_answer
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.open_streams import reader_of
 from runyard_gateway.operations import Operation, anybody
-from runyard_gateway.principal import Identity, Principal
 from runyard_gateway.requests import CallFunction, address_of, call_key, read_body, wait_s, wants
 from runyard_gateway.routes.agents import may_call
 from runyard_gateway.routes.invocations import (

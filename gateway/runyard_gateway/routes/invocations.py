@@ -31,7 +31,6 @@ from runyard.ids import InvocationId, new_input_id, new_invocation_id, new_run_i
 from runyard.lifecycle.accept import Accepted, NewTurn
 from runyard_gateway import paging, shapes, waiting
 from runyard_gateway.accepting import accept
-from runyard_gateway.acting import acting, check_may_run
 from runyard_gateway.answers import (
     EVENT_STREAM,
     LOCATION,
@@ -42,13 +41,14 @@ from runyard_gateway.answers import (
     json_answer,
     nothing,
 )
+from runyard_gateway.auth.acting import acting, check_may_run
+from runyard_gateway.auth.principal import Identity, Principal
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.open_streams import reader_of
 from runyard_gateway.operations import Operation
 from runyard_gateway.parameters import CURSOR, IDEMPOTENCY_KEY, LAST_EVENT_ID, PREFER
-from runyard_gateway.principal import Identity, Principal
 from runyard_gateway.requests import (
     ContinueRun,
     StartRun,

@@ -9,11 +9,11 @@ from runyard.errors import InvalidArgs, RunBusy, RunNotFound
 from runyard.lifecycle.editing import append_messages, clear_messages
 from runyard_gateway import paging, shapes
 from runyard_gateway.answers import Answer, json_answer, nothing
+from runyard_gateway.auth.principal import Principal
 from runyard_gateway.closing import forget_streams
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.operations import Operation
 from runyard_gateway.parameters import CURSOR, Choice, WholeNumber
-from runyard_gateway.principal import Principal
 from runyard_gateway.requests import AppendMessages, checked_messages, read_body
 from runyard_gateway.routes.runs import run_not_found
 from runyard_gateway.views import message_view

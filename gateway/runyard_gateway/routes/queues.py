@@ -6,9 +6,9 @@ from starlette.responses import Response
 from runyard.errors import Forbidden
 from runyard_gateway import shapes
 from runyard_gateway.answers import Answer, json_answer
+from runyard_gateway.auth.principal import Identity, Principal
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.operations import Operation
-from runyard_gateway.principal import Identity, Principal
 
 
 async def list_queues(gateway: Gateway, _request: Request, principal: Principal) -> Response:

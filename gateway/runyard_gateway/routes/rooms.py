@@ -9,14 +9,14 @@ from starlette.types import Receive, Scope, Send
 from runyard.errors import RoomNotFound
 from runyard.rooms import ROOM, covers
 from runyard_gateway import shapes
-from runyard_gateway.acting import only_tenant
 from runyard_gateway.answers import EVENT_STREAM, Answer, json_answer
+from runyard_gateway.auth.acting import only_tenant
+from runyard_gateway.auth.principal import Identity, Principal, Service
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.members import Room
 from runyard_gateway.operations import Operation
 from runyard_gateway.parameters import Text
-from runyard_gateway.principal import Identity, Principal, Service
 from runyard_gateway.sse import stream_sse
 
 TENANT = Text(name="tenantId", description="Whose room. A service of several tenants has to name one.")

@@ -22,13 +22,13 @@ from runyard.lifecycle.editing import NewRun, create_idle_run, describe_run, era
 from runyard.runs import BUSY, RunStatus
 from runyard_gateway import paging, shapes, waiting
 from runyard_gateway.accepting import committed
-from runyard_gateway.acting import acting, check_may_run, only_tenant
 from runyard_gateway.answers import LOCATION, RUN_ID, Answer, json_answer, nothing
+from runyard_gateway.auth.acting import acting, check_may_run, only_tenant
+from runyard_gateway.auth.principal import Principal, Service
 from runyard_gateway.closing import forget_streams
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.operations import Operation
 from runyard_gateway.parameters import CURSOR, Choice, Flag, MetadataFilter, Text, WholeNumber
-from runyard_gateway.principal import Principal, Service
 from runyard_gateway.requests import CreateRun, DescribeRun, checked_messages, read_body
 from runyard_gateway.routes.agents import callable_agent
 from runyard_gateway.stopping import stop

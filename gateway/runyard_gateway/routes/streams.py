@@ -12,18 +12,18 @@ from runyard.db.records import Invocation, Run
 from runyard.errors import RunNotFound, StreamGone, StreamNotFound, StreamOverloaded
 from runyard_gateway import shapes
 from runyard_gateway.answers import EVENT_STREAM, STREAM_ID, Answer, json_answer, nothing
-from runyard_gateway.auth import unauthenticated
-from runyard_gateway.event_source import TICKET, reader, seat_headers, set_seat
+from runyard_gateway.auth.authenticator import unauthenticated
+from runyard_gateway.auth.event_source import TICKET, reader, seat_headers, set_seat
+from runyard_gateway.auth.principal import NOBODY, Principal
+from runyard_gateway.auth.tickets import TICKET_S
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.open_streams import reader_behind
 from runyard_gateway.operations import Operation
 from runyard_gateway.parameters import LAST_EVENT_ID, SINCE
-from runyard_gateway.principal import NOBODY, Principal
 from runyard_gateway.requests import Nothing, cursor_of, read_body
 from runyard_gateway.routes.runs import run_not_found
 from runyard_gateway.streaming import ResumedStream
-from runyard_gateway.tickets import TICKET_S
 
 
 async def get_stream(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:

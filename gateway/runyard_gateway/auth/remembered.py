@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from runyard_gateway.principal import Identity, Principal, Service
+from runyard_gateway.auth.principal import Identity, Principal, Service
 
 
 def written(principal: Principal) -> dict[str, Any]:

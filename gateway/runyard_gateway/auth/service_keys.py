@@ -12,8 +12,8 @@ from runyard.db.engine import Database
 from runyard.db.service_keys import active_keys
 from runyard.errors import StoreUnavailable, Unauthenticated
 from runyard.service_keys import PATTERN, ServiceKey, hash_of
-from runyard_gateway.credentials import Lasting
-from runyard_gateway.principal import Credential, Principal, Service
+from runyard_gateway.auth.credentials import Lasting
+from runyard_gateway.auth.principal import Credential, Principal, Service
 
 FRESH_S = 2.0
 REMEMBERED_MAX = 1024

@@ -7,11 +7,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.errors import Unauthenticated
+from runyard_gateway.auth.principal import Principal
+from runyard_gateway.auth.tickets import Seat
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.operations import anybody
 from runyard_gateway.parameters import Parameter
-from runyard_gateway.principal import Principal
-from runyard_gateway.tickets import Seat
 
 TICKET = Parameter(name="ticket", description="Stands for the token: see `POST /v1/streams/{id}/tickets`.")
 COOKIE = "runyard_seat"

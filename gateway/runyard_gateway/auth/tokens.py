@@ -8,9 +8,9 @@ import jwt
 from runyard.errors import Unauthenticated
 from runyard.rooms import ROOM, ROOM_RULE
 from runyard.text import NAME_RULE, is_name
-from runyard_gateway.credentials import Lasting, UntilTime, expired
-from runyard_gateway.principal import DEFAULT_TENANT, SERVICE, Credential, Identity, Principal, Service
-from runyard_gateway.signing_keys import SigningKeys, no_such_key
+from runyard_gateway.auth.credentials import Lasting, UntilTime, expired
+from runyard_gateway.auth.principal import DEFAULT_TENANT, SERVICE, Credential, Identity, Principal, Service
+from runyard_gateway.auth.signing_keys import SigningKeys, no_such_key
 
 CLOCK_SKEW_S = 30
 """How far the token's issuer and this machine may disagree about `exp` and `nbf`."""

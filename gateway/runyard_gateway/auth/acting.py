@@ -2,8 +2,8 @@
 
 from runyard.db.records import Run
 from runyard.errors import AgentRequiresUser, AgentRunForbidden, Forbidden, InvalidArgs
+from runyard_gateway.auth.principal import ADMIN, Identity, Principal, Service
 from runyard_gateway.directory import KnownAgent
-from runyard_gateway.principal import ADMIN, Identity, Principal, Service
 from runyard_gateway.requests import ActAs
 
 

@@ -9,13 +9,13 @@ from runyard.db.engine import Database
 from runyard.errors import StartError, Unauthenticated
 from runyard.service_keys import PREFIX, parse_service_keys
 from runyard.settings import AuthSettings
-from runyard_gateway.credentials import Lasting, UntilTime, expired
-from runyard_gateway.jwks import KeySet, fetch_from
-from runyard_gateway.principal import ADMIN, DEFAULT_TENANT, Credential, Identity, Principal
-from runyard_gateway.remembered import caller_of
-from runyard_gateway.service_keys import ServiceKeys
-from runyard_gateway.signing_keys import SharedSecret, SigningKeys
-from runyard_gateway.tokens import Tokens
+from runyard_gateway.auth.credentials import Lasting, UntilTime, expired
+from runyard_gateway.auth.jwks import KeySet, fetch_from
+from runyard_gateway.auth.principal import ADMIN, DEFAULT_TENANT, Credential, Identity, Principal
+from runyard_gateway.auth.remembered import caller_of
+from runyard_gateway.auth.service_keys import ServiceKeys
+from runyard_gateway.auth.signing_keys import SharedSecret, SigningKeys
+from runyard_gateway.auth.tokens import Tokens
 
 
 class Authenticator(Protocol):
@@ -29,7 +29,7 @@ class Authenticator(Protocol):
         ...
 
     async def recall(self, written: Mapping[str, Any]) -> Principal:
-        """Who called some gateway before, as `runyard_gateway.remembered` wrote it. Raises the same."""
+        """Who called some gateway before, as `runyard_gateway.auth.remembered` wrote it. Raises the same."""
         ...
 
     async def run(self) -> None:

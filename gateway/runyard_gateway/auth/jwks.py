@@ -10,7 +10,7 @@ import jwt
 import structlog
 
 from runyard.errors import NotReady
-from runyard_gateway.signing_keys import SigningKey, choose, no_such_key, read_key_set
+from runyard_gateway.auth.signing_keys import SigningKey, choose, no_such_key, read_key_set
 
 REFRESH_S = 300.0
 """A key that the issuer withdrew is refused after this long."""

@@ -5,7 +5,7 @@ has a **seat**: a cookie for the path of that stream alone, with which the `Even
 its URL names a ticket that is used. Both are random; Redis holds who they are for, under their SHA-256, so that any
 gateway takes them. They say who calls, no more: what the caller may read is asked of the rows, as ever.
 
-    <prefix>:ticket:<sha256 of stream, NUL, ticket>   `runyard_gateway.remembered`; TTL 60 s, gone with its first use
+    <prefix>:ticket:<sha256 of stream, NUL, ticket>   `remembered.py`; TTL 60 s, gone with its first use
     <prefix>:seat:<sha256 of stream, NUL, seat>       the same; TTL a day, less when the caller's token ends before
 """
 
@@ -21,8 +21,8 @@ import orjson
 from redis.asyncio import Redis
 
 from runyard.streams.connect import answered
-from runyard_gateway.principal import Principal
-from runyard_gateway.remembered import written
+from runyard_gateway.auth.principal import Principal
+from runyard_gateway.auth.remembered import written
 
 TICKET_S = 60
 SEAT_S = 86_400
