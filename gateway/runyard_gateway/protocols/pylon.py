@@ -36,6 +36,7 @@ from runyard_gateway.answers import json_answer
 from runyard_gateway.auth.acting import acting
 from runyard_gateway.auth.authenticator import unauthenticated
 from runyard_gateway.auth.principal import NOBODY, Identity, Principal
+from runyard_gateway.calls import new_turn
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.operations import ForeignOperation
@@ -51,7 +52,6 @@ from runyard_gateway.requests import (
     wants,
 )
 from runyard_gateway.routes.functions import function_turn, is_let_in
-from runyard_gateway.routes.invocations import new_turn
 from runyard_gateway.sse import SSE_HEADERS, encode
 from runyard_gateway.stopping import stop
 

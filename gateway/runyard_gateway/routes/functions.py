@@ -26,6 +26,14 @@ from runyard_gateway.answers import json_answer
 from runyard_gateway.auth.acting import acting, check_may_run
 from runyard_gateway.auth.authenticator import unauthenticated
 from runyard_gateway.auth.principal import Identity, Principal
+from runyard_gateway.calls import (
+    CALL_ANSWERS,
+    CALL_PARAMETERS,
+    awaited_call,
+    call_headers,
+    still_open_view,
+    stream_again,
+)
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.function_answer import FunctionAnswer, settled_answer
@@ -34,14 +42,6 @@ from runyard_gateway.open_streams import reader_of
 from runyard_gateway.operations import Operation, anybody
 from runyard_gateway.requests import CallFunction, address_of, call_key, read_body, wait_s, wants
 from runyard_gateway.routes.agents import may_call
-from runyard_gateway.routes.invocations import (
-    CALL_ANSWERS,
-    CALL_PARAMETERS,
-    awaited_call,
-    call_headers,
-    still_open_view,
-    stream_again,
-)
 
 
 async def call_function(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:

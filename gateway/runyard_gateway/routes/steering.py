@@ -16,12 +16,12 @@ from runyard_gateway import shapes, waiting
 from runyard_gateway.answers import Answer, json_answer
 from runyard_gateway.auth.acting import acting
 from runyard_gateway.auth.principal import Principal
+from runyard_gateway.calls import CALL_ANSWERS, CALL_ERRORS, CALL_PARAMETERS, answer_call, new_turn
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.operations import Operation
 from runyard_gateway.parameters import PREFER
 from runyard_gateway.requests import ContinueRun, Nothing, read_body, wait_s
 from runyard_gateway.routes.agents import callable_agent
-from runyard_gateway.routes.invocations import CALL_ANSWERS, CALL_ERRORS, CALL_PARAMETERS, answer_call, new_turn
 from runyard_gateway.routes.runs import run_not_found
 from runyard_gateway.stopping import stop
 from runyard_gateway.views import input_view, result_view
