@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runyard.errors import StreamOverloaded
-from runyard_gateway.auth.principal import Identity, Principal
+from runyard_gateway.auth.principal import Identity, Principal, Service
 from runyard_gateway.requests import address_of
 
 Reader = tuple[str, str]
@@ -22,11 +22,13 @@ def reader_of(tenant_id: str, user_id: str, request: Request) -> Reader:
     return tenant_id, user_id or f"\0{address_of(request)}"
 
 
-def reader_behind(principal: Principal, request: Request, *, owner: Reader) -> Reader:
-    """Who reads; a service reads for the run's owner, who has no connection of their own."""
-    if isinstance(principal.caller, Identity):
-        return reader_of(principal.caller.tenant_id, principal.caller.user_id, request)
-    return reader_of(*owner, request)
+def reader_behind(principal: Principal, request: Request, *, owner: Reader | None = None) -> Reader:
+    """Who reads; a service reads for the run's owner, or what has none as itself, which is of no tenant."""
+    match principal.caller:
+        case Identity() as user:
+            return reader_of(user.tenant_id, user.user_id, request)
+        case Service() as service:
+            return ("", service.name) if owner is None else reader_of(*owner, request)
 
 
 class OpenStreams:

@@ -7,11 +7,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runyard.errors import FeedGone, StreamOverloaded
 from runyard_gateway.answers import EVENT_STREAM, Answer
-from runyard_gateway.auth.principal import Identity, Principal
+from runyard_gateway.auth.principal import Principal
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.feed import position
 from runyard_gateway.gateway import Gateway
-from runyard_gateway.open_streams import reader_of
+from runyard_gateway.open_streams import reader_behind
 from runyard_gateway.operations import Operation
 from runyard_gateway.parameters import LAST_EVENT_ID, SINCE
 from runyard_gateway.requests import cursor_of
@@ -52,8 +52,7 @@ async def get_feed(gateway: Gateway, request: Request, principal: Principal) -> 
     Raises:
         FeedGone: the cursor is too old.
     """
-    caller = principal.caller
-    reader = reader_of(caller.tenant_id, caller.user_id, request) if isinstance(caller, Identity) else ("", caller.name)
+    reader = reader_behind(principal, request)
     gateway.open_streams.check(reader)
     had = cursor_of(request)
     cursor = await gateway.feed.begin(None if had is None else had + 1)

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from runyard.errors import RoomNotFound
+from runyard.errors import RoomNotFound, StreamOverloaded
 from runyard.rooms import ROOM, covers
 from runyard_gateway import shapes
 from runyard_gateway.answers import EVENT_STREAM, Answer, json_answer
@@ -15,6 +15,7 @@ from runyard_gateway.auth.principal import Identity, Principal, Service
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.members import Room
+from runyard_gateway.open_streams import reader_behind
 from runyard_gateway.operations import Operation
 from runyard_gateway.parameters import Text
 from runyard_gateway.sse import stream_sse
@@ -42,10 +43,13 @@ class RoomAnswer:
                 take_back()
 
 
-async def join_room(gateway: Gateway, request: Request, principal: Principal) -> RoomAnswer:
+async def join_room(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
     """Join a room, and hear what is said in it from now on."""
     room = await _room(gateway, request, principal)
-    return RoomAnswer(gateway=gateway, room=room, principal=principal, request_id=request_id_of(request))
+    reader = reader_behind(principal, request)
+    gateway.open_streams.check(reader)
+    answer = RoomAnswer(gateway=gateway, room=room, principal=principal, request_id=request_id_of(request))
+    return gateway.open_streams.counted(reader, answer)
 
 
 async def list_members(gateway: Gateway, request: Request, principal: Principal) -> Response:
@@ -85,7 +89,7 @@ OPERATIONS = (
         handler=join_room,
         parameters=(TENANT,),
         answers=(Answer(status=200, description="What is said, one event each.", media=EVENT_STREAM),),
-        errors=(RoomNotFound,),
+        errors=(RoomNotFound, StreamOverloaded),
     ),
     Operation(
         method="GET",
