@@ -336,7 +336,7 @@ async def test_a_public_functions_stream_asks_for_its_id_alone(stack: Stack, uni
 
 
 async def test_a_cursor_below_what_is_kept_is_gone(stack: Stack) -> None:
-    async with stack.starting_worker(RUNYARD_STREAM_MAX_BYTES="2000", RUNYARD_QUEUES="unserved"):
+    async with stack.starting_worker(RUNYARD_STREAM_MAX_BYTES="2000", RUNYARD_QUEUES="elsewhere"):
         api = stack.gateway.user()
         async with streaming(api, "recite_elsewhere", {"words": ["x" * 400] * 9}) as reading:
             stream_id = pylon_stream(reading)

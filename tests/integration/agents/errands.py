@@ -70,7 +70,7 @@ def payroll() -> str:
     return "paid"
 
 
-@function(queue="unserved")
+@function(queue="elsewhere")
 def recite_elsewhere(ctx: RunContext, words: list[str]) -> None:
     """On a queue that only a worker of the test's own serves."""
     for word in words:
