@@ -105,7 +105,14 @@ class Holder:
             if turn is None:
                 return settling.failed(run, invocation, TOTALS, rows, OVERLOADED, unanswered=unanswered, last_frame=7)
             return settling.completed(
-                run, invocation, TOTALS, text="", model=turn.model, finish_reason=turn.stop_reason, last_frame=7
+                run,
+                invocation,
+                TOTALS,
+                text="",
+                model=turn.model,
+                finish_reason=turn.stop_reason,
+                beside={},
+                last_frame=7,
             )
 
         return conclude
