@@ -1,6 +1,7 @@
-"""Runs every test: `tests/fault`, which spends its time on waiting until the dead are missed, beside all the others.
+"""Runs every test, in two lanes: the suites of whole processes, which spend their time on waiting until somebody is
+missed or a page is drawn, beside all the others.
 
-What the fault suite prints is kept until the others are done, so that the two can be read one after the other.
+What the lane beside prints is kept until the others are done, so that the two can be read one after the other.
 """
 
 import subprocess
@@ -9,22 +10,23 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FAULT = "tests/fault"
+BESIDE = ("tests/fault", "tests/integration", "tests/browser")
 
 
 def main() -> int:
     """The exit code: pytest's, of the first suite that did not pass."""
     with tempfile.TemporaryFile("w+") as printed:
-        fault = subprocess.Popen(
-            [*pytest(), "-p", "no:cacheprovider", FAULT], cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT
+        beside = subprocess.Popen(
+            [*pytest(), "-p", "no:cacheprovider", *BESIDE], cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT
         )
         try:
-            others = subprocess.run([*pytest(), f"--ignore={FAULT}"], cwd=ROOT, check=False).returncode
-            print(f"\n{FAULT}, beside the tests above:", flush=True)
-            failed = fault.wait()
+            ignored = [f"--ignore={suite}" for suite in BESIDE]
+            others = subprocess.run([*pytest(), *ignored], cwd=ROOT, check=False).returncode
+            print(f"\n{', '.join(BESIDE)}, beside the tests above:", flush=True)
+            failed = beside.wait()
         except BaseException:
-            fault.terminate()
-            fault.wait()
+            beside.terminate()
+            beside.wait()
             raise
         finally:
             printed.seek(0)
