@@ -1,6 +1,7 @@
 """Calls on runs: what one asks for, and how it is answered. Whoever takes calls does it with these."""
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import structlog
 from starlette.requests import Request
@@ -26,7 +27,7 @@ from runyard.errors import (
     StreamGone,
     StreamOverloaded,
 )
-from runyard.ids import InvocationId, new_input_id, new_invocation_id, new_run_id, new_stream_id
+from runyard.ids import InvocationId, RequestId, new_input_id, new_invocation_id, new_run_id, new_stream_id
 from runyard.lifecycle.accept import Accepted, NewTurn
 from runyard_gateway import shapes, waiting
 from runyard_gateway.accepting import accept
@@ -77,7 +78,54 @@ CALL_ERRORS = (
 log = structlog.get_logger()
 
 
-async def answer_call(gateway: Gateway, request: Request, principal: Principal, turn: NewTurn) -> ASGIApp:
+class StreamOf(Protocol):
+    """What streams the answer to a call that was just accepted."""
+
+    def __call__(
+        self,
+        *,
+        gateway: Gateway,
+        accepted: Accepted,
+        principal: Principal,
+        request_id: RequestId,
+        headers: dict[str, str],
+    ) -> ASGIApp: ...
+
+
+class ResultOf(Protocol):
+    """What answers a call that was waited for, and has ended."""
+
+    def __call__(
+        self, invocation: Invocation, run: Run, *, request_id: RequestId, headers: dict[str, str]
+    ) -> ASGIApp: ...
+
+
+def _run_stream(
+    *, gateway: Gateway, accepted: Accepted, principal: Principal, request_id: RequestId, headers: dict[str, str]
+) -> ASGIApp:
+    return NewStream(
+        gateway=gateway,
+        stream_id=accepted.stream_id,
+        credential=principal.credential,
+        request_id=request_id,
+        headers=headers,
+        receipt=_receipt(accepted) if accepted.is_steering else None,
+    )
+
+
+def _run_result(invocation: Invocation, run: Run, *, request_id: RequestId, headers: dict[str, str]) -> ASGIApp:  # noqa: ARG001 - an error is a part of the result
+    return json_answer(invocation_view(invocation, run), headers=headers)
+
+
+async def answer_call(
+    gateway: Gateway,
+    request: Request,
+    principal: Principal,
+    turn: NewTurn,
+    *,
+    stream_of: StreamOf = _run_stream,
+    result_of: ResultOf = _run_result,
+) -> ASGIApp:
     """Accept a turn and answer with the stream, the result (`Prefer: wait=N`), or 202 with `Location`."""
     seconds, streams = wait_s(request), wants(request) == "stream"
     reader = reader_of(turn.tenant_id, turn.user_id, request)
@@ -85,46 +133,40 @@ async def answer_call(gateway: Gateway, request: Request, principal: Principal, 
         gateway.open_streams.check(reader)
     await gateway.rates.take(turn.tenant_id, turn.user_id, address=address_of(request))
     accepted = await accept(gateway, turn)
-    headers = call_headers(accepted, location=f"/v1/invocations/{accepted.invocation_id}")
-    receipt = {"runId": accepted.run_id, "queued": accepted.queued, "inputId": accepted.input_id}
+    headers = _call_headers(accepted, principal)
     if streams:
         if accepted.repeated:
-            again = await stream_again(gateway, request, principal, accepted.invocation_id, headers)
-            return gateway.open_streams.counted(reader, again)
-        new = NewStream(
-            gateway=gateway,
-            stream_id=accepted.stream_id,
-            credential=principal.credential,
-            request_id=turn.request_id,
-            headers=headers,
-            receipt=receipt if accepted.is_steering else None,
-        )
-        return gateway.open_streams.counted(reader, new)
+            answer: ASGIApp = await _stream_again(gateway, request, principal, accepted.invocation_id, headers)
+        else:
+            answer = stream_of(
+                gateway=gateway, accepted=accepted, principal=principal, request_id=turn.request_id, headers=headers
+            )
+        return gateway.open_streams.counted(reader, answer)
     headers["X-Stream-Id"] = accepted.stream_id
     found = await awaited_call(gateway, accepted, principal, seconds)
     if found is not None and found[0].settled_at is not None:
-        return json_answer(invocation_view(*found), headers=headers)
-    view = still_open_view(accepted, found)
-    return json_answer(view | receipt if accepted.is_steering else view, status=202, headers=headers)
-
-
-def call_headers(accepted: Accepted, *, location: str) -> dict[str, str]:
-    """Of the answer to an accepted call; `location`: where to look for what becomes of it."""
-    headers = {"X-Run-Id": accepted.run_id, "Location": location}
-    if accepted.repeated:
-        headers["Idempotent-Replayed"] = "true"
-    return headers
-
-
-def still_open_view(accepted: Accepted, found: tuple[Invocation, Run] | None) -> shapes.Accepted:
-    """An accepted call that has not ended by now, as far as is known."""
-    return accepted_view(
+        return result_of(*found, request_id=turn.request_id, headers=headers)
+    view = accepted_view(
         run_id=accepted.run_id,
         session_id=accepted.session_id,
         invocation_id=accepted.invocation_id,
         stream_id=accepted.stream_id,
         status=accepted.status if found is None else found[0].status,
     )
+    return json_answer(view | _receipt(accepted) if accepted.is_steering else view, status=202, headers=headers)
+
+
+def _receipt(accepted: Accepted) -> dict[str, object]:
+    return {"runId": accepted.run_id, "queued": accepted.queued, "inputId": accepted.input_id}
+
+
+def _call_headers(accepted: Accepted, principal: Principal) -> dict[str, str]:
+    # Who shows nothing can read the stream, by its id, and no row.
+    place = f"streams/{accepted.stream_id}" if principal.is_nobody else f"invocations/{accepted.invocation_id}"
+    headers = {"X-Run-Id": accepted.run_id, "Location": f"/v1/{place}"}
+    if accepted.repeated:
+        headers["Idempotent-Replayed"] = "true"
+    return headers
 
 
 async def awaited_call(
@@ -142,7 +184,7 @@ async def awaited_call(
         return None
 
 
-async def stream_again(
+async def _stream_again(
     gateway: Gateway,
     request: Request,
     principal: Principal,

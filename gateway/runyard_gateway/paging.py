@@ -38,6 +38,28 @@ def unseal(listing: Listing, cursor: str) -> list[int | str]:
     return position
 
 
+def time_position(listing: Listing, cursor: str | None) -> tuple[int, str] | None:
+    """The place in a list ordered by time, then id; None: its beginning. Raises `InvalidArgs`."""
+    if cursor is None:
+        return None
+    match unseal(listing, cursor):
+        case [int(at), str(row_id)]:
+            return at, row_id
+        case _:
+            raise _not_of_this_list()
+
+
+def seq_position(listing: Listing, cursor: str | None) -> int | None:
+    """The place in a transcript; None: its beginning. Raises `InvalidArgs`."""
+    if cursor is None:
+        return None
+    match unseal(listing, cursor):
+        case [int(seq)]:
+            return seq
+        case _:
+            raise _not_of_this_list()
+
+
 def _is_storable(part: object) -> bool:
     if isinstance(part, str):
         return part == clean_text(part)

@@ -21,26 +21,16 @@ from runyard.errors import (
 )
 from runyard.ids import new_input_id, new_invocation_id, new_run_id, new_stream_id
 from runyard.lifecycle.accept import NewTurn
-from runyard_gateway.accepting import accept
-from runyard_gateway.answers import json_answer
 from runyard_gateway.auth.acting import acting, check_may_run
 from runyard_gateway.auth.authenticator import unauthenticated
 from runyard_gateway.auth.principal import Identity, Principal
-from runyard_gateway.calls import (
-    CALL_ANSWERS,
-    CALL_PARAMETERS,
-    awaited_call,
-    call_headers,
-    still_open_view,
-    stream_again,
-)
+from runyard_gateway.calls import CALL_ANSWERS, CALL_PARAMETERS, answer_call
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.function_answer import FunctionAnswer, settled_answer
 from runyard_gateway.gateway import Gateway
-from runyard_gateway.open_streams import reader_of
 from runyard_gateway.operations import Operation, anybody
-from runyard_gateway.requests import CallFunction, address_of, call_key, read_body, wait_s, wants
+from runyard_gateway.requests import CallFunction, call_key, read_body
 from runyard_gateway.routes.agents import may_call
 
 
@@ -52,7 +42,8 @@ async def call_function(gateway: Gateway, request: Request, principal: Principal
     body = await read_body(request, CallFunction, limit_bytes=gateway.settings.body_max_bytes)
     identity = acting(principal, body.act_as)
     check_may_run(function, identity)
-    return await _answer(gateway, request, principal, function_turn(request, principal, function, body, identity))
+    turn = function_turn(request, principal, function, body, identity)
+    return await answer_call(gateway, request, principal, turn, stream_of=FunctionAnswer, result_of=settled_answer)
 
 
 async def _callable_function(gateway: Gateway, name: str, principal: Principal) -> KnownAgent:
@@ -103,35 +94,6 @@ def function_turn(
         context=body.context if principal.is_service else None,
         call_key=call_key(request, body),
     )
-
-
-async def _answer(gateway: Gateway, request: Request, principal: Principal, turn: NewTurn) -> ASGIApp:
-    seconds, streams = wait_s(request), wants(request) == "stream"
-    reader = reader_of(turn.tenant_id, turn.user_id, request)
-    if streams:
-        gateway.open_streams.check(reader)
-    await gateway.rates.take(turn.tenant_id, turn.user_id, address=address_of(request))
-    accepted = await accept(gateway, turn)
-    # Who shows nothing can read the stream, by its id, and no row.
-    place = f"streams/{accepted.stream_id}" if principal.is_nobody else f"invocations/{accepted.invocation_id}"
-    headers = call_headers(accepted, location=f"/v1/{place}")
-    if streams:
-        if accepted.repeated:
-            again = await stream_again(gateway, request, principal, accepted.invocation_id, headers)
-            return gateway.open_streams.counted(reader, again)
-        new = FunctionAnswer(
-            gateway=gateway,
-            accepted=accepted,
-            principal=principal,
-            request_id=turn.request_id,
-            headers=headers,
-        )
-        return gateway.open_streams.counted(reader, new)
-    headers["X-Stream-Id"] = accepted.stream_id
-    found = await awaited_call(gateway, accepted, principal, seconds)
-    if found is not None and found[0].settled_at is not None:
-        return settled_answer(*found, request_id=turn.request_id, headers=headers)
-    return json_answer(still_open_view(accepted, found), status=202, headers=headers)
 
 
 OPERATIONS = (

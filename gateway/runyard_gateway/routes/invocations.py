@@ -17,7 +17,7 @@ from runyard_gateway.operations import Operation
 from runyard_gateway.parameters import CURSOR, PREFER
 from runyard_gateway.requests import StartRun, read_body, wait_s
 from runyard_gateway.routes.agents import callable_agent
-from runyard_gateway.routes.runs import LIMIT, run_not_found, time_position
+from runyard_gateway.routes.runs import LIMIT, run_not_found
 from runyard_gateway.views import invocation_view, step_records
 
 
@@ -60,7 +60,7 @@ async def list_invocations(gateway: Gateway, request: Request, principal: Princi
         reads.invocations_of,
         request.path_params["id"],
         principal.scope,
-        before=time_position(listing, request),
+        before=paging.time_position(listing, CURSOR.read(request)),
         limit=limit + 1,
     )
     if found is None:

@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from runyard.clock import now_ms
 from runyard.db import reads
-from runyard.errors import InvalidArgs, RunBusy, RunNotFound
+from runyard.errors import RunBusy, RunNotFound
 from runyard.lifecycle.editing import append_messages, clear_messages
 from runyard_gateway import paging, shapes
 from runyard_gateway.answers import Answer, json_answer, nothing
@@ -30,7 +30,7 @@ async def list_messages(gateway: Gateway, request: Request, principal: Principal
         reads.messages_of,
         request.path_params["id"],
         principal.scope,
-        after_seq=_seq_position(listing, request),
+        after_seq=paging.seq_position(listing, CURSOR.read(request)),
         descending=order == "desc",
         limit=limit + 1,
     )
@@ -56,17 +56,6 @@ async def clear(gateway: Gateway, request: Request, principal: Principal) -> Res
     streams = await gateway.database.write(clear_messages, request.path_params["id"], principal.scope, at=now_ms())
     await forget_streams(gateway, streams)
     return Response(status_code=204)
-
-
-def _seq_position(listing: paging.Listing, request: Request) -> int | None:
-    cursor = CURSOR.read(request)
-    if cursor is None:
-        return None
-    match paging.unseal(listing, cursor):
-        case [int(seq)]:
-            return seq
-        case _:
-            raise InvalidArgs("cursor is not one that this list gave", fields=["cursor"])
 
 
 OPERATIONS = (

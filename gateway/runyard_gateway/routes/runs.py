@@ -13,7 +13,6 @@ from runyard.errors import (
     AgentNotFound,
     AgentRequiresUser,
     AgentRunForbidden,
-    InvalidArgs,
     RunBusy,
     RunNotFound,
 )
@@ -66,7 +65,7 @@ async def list_runs(gateway: Gateway, request: Request, principal: Principal) ->
     asked = [part for pair in sorted(where.metadata.items()) for part in pair]
     listing = ("runs", *scope.tenants, scope.user_id, where.agent, where.status, where.session_id, *asked)
     found = await gateway.database.read(
-        reads.runs_of, scope, where, before=time_position(listing, request), limit=limit + 1
+        reads.runs_of, scope, where, before=paging.time_position(listing, CURSOR.read(request)), limit=limit + 1
     )
     page = found[:limit]
     cursor = None
@@ -146,18 +145,6 @@ async def _stopped(gateway: Gateway, run_id: str, principal: Principal) -> None:
 
 def run_not_found(request: Request) -> RunNotFound:
     return RunNotFound("Run not found", runId=request.path_params["id"])
-
-
-def time_position(listing: paging.Listing, request: Request) -> tuple[int, str] | None:
-    """The place in a list ordered by time, then id."""
-    cursor = CURSOR.read(request)
-    if cursor is None:
-        return None
-    match paging.unseal(listing, cursor):
-        case [int(at), str(row_id)]:
-            return at, row_id
-        case _:
-            raise InvalidArgs("cursor is not one that this list gave", fields=["cursor"])
 
 
 OPERATIONS = (
