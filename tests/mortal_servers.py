@@ -63,7 +63,7 @@ class MortalServer:
         while not self._answers():
             assert self._process.poll() is None, (self._folder / "output").read_text()
             assert time.monotonic() < give_up_s, f"nothing answers at {self.url}"
-            time.sleep(POLL_S)
+            time.sleep(POLL_S)  # a server that starts says nothing when it is ready: it can only be asked again
 
     def _answers(self) -> bool:
         try:

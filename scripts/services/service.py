@@ -66,7 +66,7 @@ class Service:
                         f"what listens on {self.host}:{self.port} does not answer as {self.name} ({reason}): "
                         f"free the port, or name another server in {self.variable}"
                     ) from error
-            time.sleep(POLL_S)
+            time.sleep(POLL_S)  # a server that starts says nothing when it is ready: it can only be asked again
 
 
 def _ask_postgres(url: str) -> None:

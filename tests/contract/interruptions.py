@@ -317,7 +317,7 @@ class LifeWorker(Worker):
     life: Life
 
     def script(self, *scripts: Script, **options: Any) -> None:
-        raise NotImplementedError("the stage has the script")
+        raise AssertionError("scripts are given to the stage, which all of its lives share")
 
 
 class LifeDatabase:

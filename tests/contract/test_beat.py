@@ -140,7 +140,7 @@ async def test_a_tool_that_holds_the_event_loop_does_not_stop_the_beat(database_
         before, deadline = beat_of(engine, beat.worker_id), time.monotonic() + GUARD_S
         while beat_of(engine, beat.worker_id) < before + 3:  # all that happens on the loop, as it is for a tool's sleep
             assert time.monotonic() < deadline
-            time.sleep(0.01)  # noqa: ASYNC251 - that is the case
+            time.sleep(0.01)  # noqa: ASYNC251 - holding the loop is the case
         engine.dispose()
 
 

@@ -77,7 +77,7 @@ class FakeFrameStore:
             case Append() | Touch():
                 return self._write(op, stream)
             case Close():
-                raise NotImplementedError("writers do not close")
+                raise AssertionError("writers do not close")
 
     def _open(self, op: Open, stream: StoredStream | None) -> Answer:
         if stream is None:

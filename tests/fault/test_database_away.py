@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 import psycopg
 import pytest
@@ -35,19 +36,17 @@ CUTS = 10
 DEMOTED = "demoted"
 
 
-class Way:
+class Way(Protocol):
     """One way of being away, for those who go to the database by `url`."""
 
     url: str
 
-    def begin(self) -> None:
-        raise NotImplementedError
+    def begin(self) -> None: ...
 
-    def end(self) -> None:
-        raise NotImplementedError
+    def end(self) -> None: ...
 
 
-class Refused(Way):
+class Refused:
     """No server listens."""
 
     def __init__(self, relay: Relay) -> None:
@@ -68,7 +67,7 @@ class Silent(Refused):
         self._relay.fall_silent()
 
 
-class Standby(Way):
+class Standby:
     """It answers, and refuses to be written. The links that were made meanwhile lead to the standby for ever."""
 
     def __init__(self, relay: Relay, server_url: str) -> None:

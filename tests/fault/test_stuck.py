@@ -26,7 +26,7 @@ beat.STUCK_ROUNDS = 3  # of the minute that a process is given
 
 @tool
 async def block() -> None:
-    time.sleep(600)
+    time.sleep(600)  # a tool that holds the loop for longer than its process is given; nobody waits for it to end
 
 
 blocker = agent(system="You block.", queue="blocked", tools=[block])

@@ -19,7 +19,7 @@ import sqlite3, sys, time
 link = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=30)
 link.execute("BEGIN IMMEDIATE")
 print("held", flush=True)
-time.sleep(float(sys.argv[2]))
+time.sleep(float(sys.argv[2]))  # the length of the lock is what is tested
 link.execute("COMMIT")
 print("released", flush=True)
 """

@@ -56,7 +56,7 @@ def explode(text: str) -> str:
 @tool
 def nap(seconds: float) -> str:
     """Keep a thread busy for a while."""
-    time.sleep(seconds)
+    time.sleep(seconds)  # a sync tool that takes its time, in a thread: what is tested goes on beside it
     return "awake"
 
 
