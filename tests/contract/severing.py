@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from enum import StrEnum
+from typing import Any
 
-import sqlalchemy as sa
+from tests.postgres_relay import CHUNK_BYTES, Link, PostgresRelay, listening
 
 COMMIT = b"COMMIT\x00"
 """The text of a simple query (https://www.postgresql.org/docs/current/protocol-message-formats.html)."""
@@ -30,13 +31,11 @@ class Held:
         await self.passes.wait()
 
 
-class Relay:
+class Relay(PostgresRelay):
     """Forwards bytes both ways until `cut` is set: then the next commit ends its link, and `cut` is None again."""
 
     def __init__(self, database_url: str) -> None:
-        self._target = sa.make_url(database_url)
-        self._links: set[asyncio.Task[None]] = set()
-        self.url = ""
+        super().__init__(database_url)
         self.cut: Cut | None = None
         self.commits = 0
         """How many clients have sent."""
@@ -51,20 +50,15 @@ class Relay:
         self._held = Held(marker, where)
         return self._held
 
-    async def serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
-        """One link, from its first byte to its last."""
-        try:
-            from_server, to_server = await asyncio.open_connection(self._target.host, self._target.port or 5432)
-        except OSError:  # there is no server now
-            to_client.close()
-            return
+    def directions(self, client: Link, server: Link) -> tuple[Coroutine[Any, Any, None], Coroutine[Any, Any, None]]:
+        (from_client, to_client), (from_server, to_server) = client, server
         answer_is_lost = False
         answer_held: Held | None = None
 
         async def upstream() -> None:
             nonlocal answer_is_lost, answer_held
             transaction = b""
-            while chunk := await from_client.read(65_536):
+            while chunk := await from_client.read(CHUNK_BYTES):
                 transaction += chunk
                 self.commits += COMMIT in chunk
                 if COMMIT in chunk:
@@ -83,38 +77,18 @@ class Relay:
                 to_server.write(chunk)
 
         async def downstream() -> None:
-            while chunk := await from_server.read(65_536):
+            while chunk := await from_server.read(CHUNK_BYTES):
                 if answer_is_lost:
                     return
                 if answer_held is not None:
                     await answer_held.stand()
                 to_client.write(chunk)
 
-        directions = {asyncio.ensure_future(upstream()), asyncio.ensure_future(downstream())}
-        self._links |= directions
-        await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
-        for direction in directions:
-            direction.cancel()
-        for writer in (to_server, to_client):
-            writer.close()
-
-    async def close(self) -> None:
-        for link in self._links:
-            link.cancel()
-        await asyncio.gather(*self._links, return_exceptions=True)
+        return upstream(), downstream()
 
 
 @contextlib.asynccontextmanager
 async def relay_before(database_url: str) -> AsyncIterator[Relay]:
     """A relay that listens; its `url` leads through it."""
-    relay = Relay(database_url)
-    server = await asyncio.start_server(relay.serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    # Encrypted, a commit could not be told from anything else.
-    through = sa.make_url(database_url).set(host="127.0.0.1", port=port).update_query_dict({"sslmode": "disable"})
-    relay.url = through.render_as_string(hide_password=False)
-    try:
+    async with listening(Relay(database_url)) as relay:
         yield relay
-    finally:
-        server.close()
-        await relay.close()
