@@ -19,7 +19,8 @@ async def close_stream(gateway: Gateway, ending: Ending) -> None:
     try:
         last_frame = await _close(gateway, ending)
         numbers = {} if last_frame == ending.last_frame else {ending.invocation_id: last_frame}
-        await gateway.database.write(mark_closed, [ending.invocation_id], last_frames=numbers)
+        if await gateway.database.write(mark_closed, [ending.invocation_id], last_frames=numbers):
+            await gateway.store.forget([ending.stream_id])
     except StoreUnavailable as error:
         log.warning("stream not closed yet", invocation_id=ending.invocation_id, error=str(error))
 

@@ -23,7 +23,6 @@ from runyard.db.changes import (
     Deletion,
     Horizon,
     changes_of,
-    forget_deletions,
     forgotten_below,
     horizon,
 )
@@ -42,7 +41,6 @@ APART_S = 0.1
 UNSETTLED_S = 0.2
 """What was committed while an older transaction runs is told when that has ended, and nobody says so: look soon."""
 
-FORGET_S = 600.0
 WINDOW_MAX_BYTES = 65_536
 NEVER = 2**63
 
@@ -185,11 +183,6 @@ class Feed:
 
     async def run(self) -> None:
         """Until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._look_forever())
-            tasks.create_task(self._forget_forever())
-
-    async def _look_forever(self) -> None:
         pause_s = LOOK_S
         while True:
             with contextlib.suppress(TimeoutError):
@@ -223,14 +216,6 @@ class Feed:
             self._since = since = found.until
             if since >= now.mark:
                 return now.mark == now.newest
-
-    async def _forget_forever(self) -> None:
-        while True:
-            try:
-                await self._database.write(forget_deletions, at=now_ms())
-            except StoreUnavailable as error:
-                log.warning("old deletions not forgotten", error=str(error))
-            await asyncio.sleep(FORGET_S)
 
 
 def position(cursor: int) -> bytes:

@@ -90,6 +90,9 @@ RESETS = Counter("runyard_stream_resets", "Streams begun anew since frames were 
 LATE_CLOSES = Counter(
     "runyard_late_closes", "Streams closed by the sweep for one whose settler died", registry=REGISTRY
 )
+FORGOTTEN = Counter(
+    "runyard_rows_forgotten", "Rows deleted since they were old enough, by what they are", ["kind"], registry=REGISTRY
+)
 
 # Both -----------------------------------------------------------------------------------------------------------------
 

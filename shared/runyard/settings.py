@@ -162,6 +162,15 @@ class Settings(AuthSettings, StateSettings, QueueSettings):
     worker_slots: int = Field(default=32, ge=1, le=10_000, description="Runs a worker process executes at once")
     drain_s: float = Field(default=25, ge=0, description="Seconds a worker has to give its runs back on SIGTERM")
 
+    retain_runs_days: int = Field(
+        default=0, ge=0, description="Days a run is kept, with its transcript, after it was last active; 0: for ever"
+    )
+    retain_calls_days: int = Field(
+        default=90, ge=0, description="Days the ledger keeps tool calls after their invocation ended; 0: for ever"
+    )
+    retain_manifests_days: int = Field(
+        default=30, ge=8, description="Days an agent's version is known after the last worker that had it"
+    )
     stream_retain_s: int = Field(default=3600, ge=1, description="Seconds a stream is kept after its end")
     stream_max_bytes: int = Field(default=4_194_304, ge=1, description="Bytes of frames kept per stream")
     stream_max: int = Field(default=20_000, ge=1, description="Finished streams kept; beyond it the oldest go")

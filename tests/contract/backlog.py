@@ -8,10 +8,12 @@ from runyard.db.engine import sync_engine
 from runyard.db.tables import (
     Json,
     agent_calls,
+    agent_deletions,
     agent_inputs,
     agent_invocations,
     agent_messages,
     agent_runs,
+    idempotency_keys,
     workers,
 )
 
@@ -123,5 +125,23 @@ def _rows(tenant_id: str, user_id: str) -> dict[sa.Table, dict[str, sa.ColumnEle
             "name": sa.literal("search_docs"),
             "idempotent": sa.true(),
             "state": sa.literal("planned"),
+        },
+        idempotency_keys: {
+            "tenant_id": sa.literal(tenant_id),
+            "user_id": sa.literal(user_id),
+            "key": _name("key-", _n),
+            "request_hash": sa.literal("h"),
+            "run_id": run,
+            "invocation_id": invocation,
+            "input_id": _name("in_", _n),
+            "created_at": _n,
+        },
+        agent_deletions: {
+            "run_id": _name("run_gone_", _n),
+            "tenant_id": sa.literal(tenant_id),
+            "user_id": sa.literal(user_id),
+            "whole_run": sa.true(),
+            "deleted_at": _n,
+            "changed_xid": _n,
         },
     }

@@ -21,13 +21,13 @@ from tests.contract.store import (
 )
 from tests.databases import POSTGRES
 
+from runyard.clock import now_ms
 from runyard.db.changes import (
     DELETIONS_KEPT_MS,
     Change,
     ChangedRun,
     Deletion,
     changes_of,
-    forget_deletions,
     forgotten_below,
     horizon,
 )
@@ -36,6 +36,7 @@ from runyard.db.deaths import bury
 from runyard.db.engine import Database, sync_engine
 from runyard.db.inputs import retract_input
 from runyard.db.records import Message
+from runyard.db.retention import CLOCKS_APART_MS, Forgotten, forget_deletions
 from runyard.db.scope import Scope
 from runyard.db.turns import append_turn
 from runyard.history import HistoryMessage
@@ -212,15 +213,15 @@ async def test_only_ones_own_is_told(database: Database) -> None:
 async def test_deletions_are_forgotten_after_a_day(database: Database, database_url: str) -> None:
     """Whoever was away for longer is told so, since they may have missed one."""
     old, newer, latest = [await settled(database, database_url) for _ in range(3)]
-    await database.write(erase_run, old, OWNER, at=AT)
+    now, kept_ms = now_ms(), DELETIONS_KEPT_MS + CLOCKS_APART_MS
+    await database.write(erase_run, old, OWNER, at=now - kept_ms - 2_000)
     after_old = Reader(database, OWNER)
     await after_old.news()
-    await database.write(erase_run, newer, OWNER, at=AT + 1)
-    later = AT + 2 + DELETIONS_KEPT_MS
-    await database.write(erase_run, latest, OWNER, at=later)
-    assert await database.read(forgotten_below, at=AT) == 0
-    await database.write(forget_deletions, at=later)
+    await database.write(erase_run, newer, OWNER, at=now - kept_ms - 1_000)
+    await database.write(erase_run, latest, OWNER, at=now)
+    assert await database.read(forgotten_below, at=now - kept_ms - 2_000) == 0
+    assert await database.write(forget_deletions) == Forgotten(rows=1, more=False)
     assert await Reader(database, OWNER).news() == [("deleted", newer, True), ("deleted", latest, True)]
-    assert 0 < await database.read(forgotten_below, at=later) >= after_old.cursor
-    await database.write(forget_deletions, at=later)
-    assert await database.read(forgotten_below, at=later) >= after_old.cursor, "it is still known how far that went"
+    assert 0 < await database.read(forgotten_below, at=now) >= after_old.cursor
+    assert await database.write(forget_deletions) == Forgotten(rows=0, more=False)
+    assert await database.read(forgotten_below, at=now) >= after_old.cursor, "it is still known how far that went"

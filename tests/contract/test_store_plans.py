@@ -25,7 +25,7 @@ from tests.contract.store import (
 )
 from tests.databases import POSTGRES, SQLITE, postgres_database
 
-from runyard.db import boundaries, reads, turns
+from runyard.db import boundaries, reads, retention, turns
 from runyard.db.claims import give_back, queued_groups, take
 from runyard.db.closes import late_closes, mark_closed
 from runyard.db.deaths import bury
@@ -147,6 +147,21 @@ async def late_streams(connection: Any) -> None:
     await mark_closed(connection, [InvocationId("inv_11")])
 
 
+async def old_runs(connection: Any) -> None:
+    done = await retention.forget_runs(connection, age_ms=0)
+    assert (done.rows, done.more) == (retention.RUNS_A_BATCH, True)
+
+
+async def old_calls(connection: Any) -> None:
+    done = await retention.forget_calls(connection, age_ms=0)
+    assert (done.rows, done.more) == (retention.LEDGERS_A_BATCH, True)
+
+
+async def old_keys(connection: Any) -> None:
+    for done in (await retention.forget_keys(connection), await retention.forget_deletions(connection)):
+        assert (done.rows, done.more) == (retention.ROWS_A_BATCH, True)
+
+
 async def depth_of_queues(connection: Any) -> None:
     census = await take_census(connection, seen_since=0)
     assert sum(load.runs for load in census.loads) == RUNS // 5
@@ -170,6 +185,9 @@ EXPECTED: dict[Work, set[str]] = {
     whole_turn: set(),
     hand_over: set(),
     late_streams: {"ix_agent_invocations_unclosed"},
+    old_runs: {"ix_agent_runs_at_rest", "ix_agent_invocations_run", "ix_idempotency_keys_run"},
+    old_calls: {"ix_agent_invocations_calls"},
+    old_keys: {"ix_idempotency_keys_created", "ix_agent_deletions_deleted"},
     depth_of_queues: {"ix_agent_runs_claim", "ix_agent_runs_running_tenant", "ix_agent_runs_waiting"},
     death: {"ix_agent_runs_worker"},
 }

@@ -6,7 +6,7 @@ first; the script lets the first close win.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ import structlog
 from runyard.db.closes import mark_closed
 from runyard.db.engine import Database
 from runyard.errors import StoreUnavailable
-from runyard.ids import InvocationId
+from runyard.ids import InvocationId, StreamId
 from runyard.lifecycle.closing import close_anew, is_in_doubt, last_before
 from runyard.lifecycle.endings import Ending
 from runyard.streams.ops import Status
@@ -55,7 +55,7 @@ class Closer:
         self._database = database
         self._store = store
         self._unclosed: OrderedDict[InvocationId, _Unclosed] = OrderedDict()
-        self._unmarked: list[InvocationId] = []
+        self._unmarked: dict[InvocationId, StreamId] = {}
         self._last_frames: dict[InvocationId, int] = {}
         self._work = asyncio.Event()
         self._done = asyncio.Condition()
@@ -116,21 +116,25 @@ class Closer:
     def _closed(self, each: _Unclosed) -> None:
         each.release()
         self._unclosed.pop(each.ending.invocation_id, None)
-        self._unmarked.append(each.ending.invocation_id)
+        self._unmarked[each.ending.invocation_id] = each.ending.stream_id
 
     async def _mark_forever(self) -> None:
         while True:
             await asyncio.sleep(MARK_S)
-            marked = list(self._unmarked)
+            marked = dict(self._unmarked)
             try:
                 if marked:
-                    numbers = {key: self._last_frames[key] for key in marked if key in self._last_frames}
-                    await self._database.write(mark_closed, marked, last_frames=numbers)
+                    await self._mark(marked)
             except StoreUnavailable as error:
                 log.warning("streams not marked closed yet", count=len(marked), error=str(error))
                 continue
-            del self._unmarked[: len(marked)]
             for key in marked:
+                del self._unmarked[key]
                 self._last_frames.pop(key, None)
             async with self._done:
                 self._done.notify_all()
+
+    async def _mark(self, marked: Mapping[InvocationId, StreamId]) -> None:
+        numbers = {key: self._last_frames[key] for key in marked if key in self._last_frames}
+        erased = await self._database.write(mark_closed, list(marked), last_frames=numbers)
+        await self._store.forget([marked[key] for key in erased])

@@ -25,6 +25,7 @@ from runyard.settings import Settings
 from runyard.streams.announcements import Announcer
 from runyard.streams.connect import connect
 from runyard.streams.store import FrameStore
+from runyard_workers import late_closes, retention
 from runyard_workers.author_code import contain_tasks
 from runyard_workers.beat import Beat
 from runyard_workers.cancel_wakeups import hear_cancels
@@ -33,7 +34,6 @@ from runyard_workers.claimer import Claimer
 from runyard_workers.closer import Closer
 from runyard_workers.flusher import Flusher
 from runyard_workers.frame_server import FrameServer
-from runyard_workers.late_closes import sweep_forever
 from runyard_workers.liveness import Liveness
 from runyard_workers.providers.registry import Providers
 from runyard_workers.rooms import Broadcasts
@@ -122,7 +122,14 @@ async def _services(settings: Settings, catalog: Catalog, client: Redis) -> Asyn
         flusher = Flusher(store)
         broadcasts = Broadcasts(client, prefix=settings.prefix)
         await stack.enter_async_context(
-            _background(flusher.run(), closer.run(), sweep_forever(database, closer), announcer.run(), broadcasts.run())
+            _background(
+                flusher.run(),
+                closer.run(),
+                late_closes.sweep_forever(database, closer),
+                retention.sweep_forever(database, store, retention.duties_of(settings)),
+                announcer.run(),
+                broadcasts.run(),
+            )
         )
         yield Services(
             database=database,

@@ -122,16 +122,6 @@ async def forgotten_below(connection: AsyncConnection, *, at: int) -> int:
     return int((await connection.execute(_forgotten, {"until": at - DELETIONS_KEPT_MS})).scalar_one())
 
 
-async def forget_deletions(connection: AsyncConnection, *, at: int) -> None:
-    """All that are too old but the newest of them, which says how far that went (`forgotten_below`)."""
-    floor = await forgotten_below(connection, at=at)
-    await connection.execute(
-        sa.delete(agent_deletions).where(
-            agent_deletions.c.deleted_at < at - DELETIONS_KEPT_MS, agent_deletions.c.changed_xid < floor
-        )
-    )
-
-
 async def tell_deleted(connection: AsyncConnection, run: Run, *, whole_run: bool, at: int) -> None:
     """Leave what the feed tells of it; the run lock is held."""
     await connection.execute(sa.delete(agent_deletions).where(agent_deletions.c.run_id == run.id))

@@ -6,6 +6,7 @@ from types import MappingProxyType
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runyard.db.now import database_now_ms
 from runyard.db.records import Invocation
 from runyard.db.tables import agent_invocations, agent_runs
 from runyard.ids import InvocationId, RunId
@@ -27,8 +28,10 @@ _unclosed = (
 )
 
 
-_mark_closed = sa.update(agent_invocations).where(
-    agent_invocations.c.id.in_(sa.bindparam("invocations", expanding=True))
+_mark_closed = (
+    sa.update(agent_invocations)
+    .where(agent_invocations.c.id.in_(sa.bindparam("invocations", expanding=True)))
+    .returning(agent_invocations.c.id)
 )
 
 
@@ -37,7 +40,7 @@ _number = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindpa
 
 async def late_closes(connection: AsyncConnection) -> list[Invocation]:
     """The longest overdue first, at most 50; overdue by the database's clock."""
-    settled_before = await _database_now_ms(connection) - LATE_AFTER_MS
+    settled_before = await database_now_ms(connection) - LATE_AFTER_MS
     rows = await connection.execute(_unclosed, {"settled_before": settled_before})
     return [Invocation(**row._mapping) for row in rows]
 
@@ -47,16 +50,20 @@ async def mark_closed(
     invocation_ids: Sequence[InvocationId],
     *,
     last_frames: Mapping[InvocationId, int] = MappingProxyType({}),
-) -> None:
+) -> set[InvocationId]:
     """Their terminal frames are in Redis. Needs no lock: it only ever becomes true.
+
+    Returns those that are not there: erased since they were settled, so that what was just closed is nobody's.
 
     `last_frames`: of those whose close had frames to withdraw, the number of the last frame before the closing ones.
     The terminal frame can be made from the row then, under its number.
     """
-    await connection.execute(_mark_closed, {"invocations": list(invocation_ids), "stream_closed": True})
+    rows = await connection.execute(_mark_closed, {"invocations": list(invocation_ids), "stream_closed": True})
+    there = set(rows.scalars())
     if last_frames:
         numbers = [{"invocation": key, "last_frame": last} for key, last in last_frames.items()]
         await connection.execute(_number, numbers)
+    return set(invocation_ids) - there
 
 
 async def set_closing_base(connection: AsyncConnection, run_id: RunId, invocation_id: InvocationId, base: int) -> None:
@@ -65,11 +72,3 @@ async def set_closing_base(connection: AsyncConnection, run_id: RunId, invocatio
     await connection.execute(
         sa.update(agent_invocations).where(agent_invocations.c.id == invocation_id).values(frame_base=base)
     )
-
-
-async def _database_now_ms(connection: AsyncConnection) -> int:
-    if connection.dialect.name == "postgresql":
-        now = sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
-    else:
-        now = sa.text("SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)")  # 1970 as a Julian day
-    return int((await connection.execute(now)).scalar_one())

@@ -69,6 +69,7 @@ class Invocation:
     created_at: int
     started_at: int | None
     settled_at: int | None
+    calls_kept: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", RunStatus(self.status))

@@ -4,10 +4,12 @@ Times are BIGINT epoch milliseconds. JSON is kept as text (`json`, not `jsonb`):
 keys in the order they were produced, since providers compare signed blocks byte by byte.
 """
 
+from collections.abc import Iterable
+
 import sqlalchemy as sa
 
 from runyard.db.marks import marked
-from runyard.runs import CallState, RunStatus
+from runyard.runs import SETTLED, CallState, RunStatus
 
 metadata = sa.MetaData(
     naming_convention={
@@ -28,8 +30,12 @@ WAITING = sa.literal_column(f"'{RunStatus.WAITING}'", sa.Text)
 parameter, a prepared statement's generic plan (Postgres makes one after five executions) reads the whole table."""
 
 
-def _one_of(column: str, values: type[RunStatus] | type[CallState]) -> str:
+def _one_of(column: str, values: Iterable[RunStatus] | Iterable[CallState]) -> str:
     return f"{column} IN ({', '.join(repr(str(value)) for value in values)})"
+
+
+AT_REST = sa.text(_one_of("status", sorted(SETTLED | {RunStatus.IDLE})))
+"""Of runs: nobody works on them, and nobody will without another call."""
 
 
 workers = sa.Table(
@@ -121,6 +127,8 @@ agent_runs = sa.Table(
         postgresql_where=sa.text("status = 'waiting'"),
         sqlite_where=sa.text("status = 'waiting'"),
     ),
+    # What has been at rest for long enough is deleted (`runyard.db.retention`).
+    sa.Index("ix_agent_runs_at_rest", "last_activity_at", postgresql_where=AT_REST, sqlite_where=AT_REST),
     sa.Index("ix_agent_runs_owner", "tenant_id", "user_id", "last_activity_at", "id"),
     sa.Index("ix_agent_runs_tenant", "tenant_id", "last_activity_at", "id"),
     sa.Index("ix_agent_runs_changed", "changed_xid"),
@@ -154,6 +162,7 @@ agent_invocations = sa.Table(
     sa.Column("last_frame", sa.BigInteger),
     sa.Column("last_seq", sa.Integer),
     sa.Column("stream_closed", sa.Boolean, nullable=False),
+    sa.Column("calls_kept", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.Column("started_at", sa.BigInteger),
     sa.Column("settled_at", sa.BigInteger),
@@ -165,6 +174,12 @@ agent_invocations = sa.Table(
         postgresql_where=sa.text("settled_at IS NOT NULL AND NOT stream_closed"),
         sqlite_where=sa.text("settled_at IS NOT NULL AND stream_closed = 0"),  # as statements have it there
     ),
+    sa.Index(
+        "ix_agent_invocations_calls",
+        "settled_at",
+        postgresql_where=sa.text("settled_at IS NOT NULL AND calls_kept"),
+        sqlite_where=sa.text("settled_at IS NOT NULL AND calls_kept = 1"),
+    ),
 )
 """One call on a run, from its input to its terminal frame.
 
@@ -173,7 +188,7 @@ held its first frame; another one means that frames are in doubt. `frame_base`: 
 begin. `result` and `error` are what its terminal frame says; `last_frame` is the number of the last frame it was
 settled with or, once it is closed, before those that closed it; until then of the last one that a worker had sent when
 it handed the run over; `last_seq` is the
-transcript's last row when it was settled.
+transcript's last row when it was settled. `calls_kept` false: its calls were old, and are not in the ledger any more.
 """
 
 agent_messages = sa.Table(
@@ -258,6 +273,7 @@ idempotency_keys = sa.Table(
     sa.Column("queued", sa.Integer),
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.Index("ix_idempotency_keys_run", "run_id"),
+    sa.Index("ix_idempotency_keys_created", "created_at"),
 )
 """A caller's `Idempotency-Key` and the call that it stands for. No foreign key: it is taken before its run exists."""
 

@@ -8,17 +8,11 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.db.changes import tell_deleted
+from runyard.db.erasure import delete_runs, delete_transcripts
 from runyard.db.locks import lock_owned
 from runyard.db.records import Message, Run
 from runyard.db.scope import Scope
-from runyard.db.tables import (
-    agent_calls,
-    agent_inputs,
-    agent_invocations,
-    agent_messages,
-    agent_runs,
-    idempotency_keys,
-)
+from runyard.db.tables import agent_messages, agent_runs
 from runyard.db.together import write_together
 from runyard.errors import InvalidArgs, RunBusy, RunNotFound
 from runyard.history import HistoryMessage, check_history
@@ -27,7 +21,6 @@ from runyard.lifecycle.creating import NEW_RUN, lock_session, new_run
 from runyard.runs import SETTLED, RunStatus
 
 _EDITABLE = SETTLED | {RunStatus.IDLE}
-_OF_THE_TRANSCRIPT = (agent_calls, agent_inputs, agent_messages, agent_invocations)
 
 _transcript = (
     sa.select(agent_messages.c.role, agent_messages.c.content)
@@ -134,7 +127,7 @@ async def clear_messages(connection: AsyncConnection, run_id: str, scope: Scope,
         RunBusy: an invocation is in progress.
     """
     run = await _editable(connection, run_id, scope)
-    streams = await _forget(connection, run)
+    streams = await delete_transcripts(connection, [run])
     await tell_deleted(connection, run, whole_run=False, at=at)
     await _change(connection, run, invocation_id=None, last_seq=0, error=None, last_activity_at=at)
     return streams
@@ -148,10 +141,7 @@ async def erase_run(connection: AsyncConnection, run_id: str, scope: Scope, *, a
         RunBusy: an invocation is in progress.
     """
     run = await _editable(connection, run_id, scope)
-    streams = await _forget(connection, run)
-    await tell_deleted(connection, run, whole_run=True, at=at)
-    await connection.execute(sa.delete(agent_runs).where(agent_runs.c.id == run.id))
-    return streams
+    return await delete_runs(connection, [run], at=at)
 
 
 async def check_fits(connection: AsyncConnection, run: Run, messages: Sequence[HistoryMessage]) -> None:
@@ -184,14 +174,6 @@ async def _editable(connection: AsyncConnection, run_id: str, scope: Scope) -> R
     if run.status not in _EDITABLE:
         raise RunBusy("The run is busy with a call", runId=run.id, status=run.status)
     return run
-
-
-async def _forget(connection: AsyncConnection, run: Run) -> list[str]:
-    of_run = sa.select(agent_invocations.c.stream_id).where(agent_invocations.c.run_id == run.id)
-    streams = list((await connection.execute(of_run)).scalars())
-    for table in (*_OF_THE_TRANSCRIPT, idempotency_keys):
-        await connection.execute(sa.delete(table).where(table.c.run_id == run.id))
-    return streams
 
 
 async def _change(connection: AsyncConnection, run: Run, **values: Any) -> Run:

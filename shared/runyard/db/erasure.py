@@ -1,0 +1,42 @@
+"""Deleting what belongs to runs. Whoever calls holds their locks."""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard.db.changes import tell_deleted
+from runyard.db.records import Run
+from runyard.db.tables import (
+    agent_calls,
+    agent_inputs,
+    agent_invocations,
+    agent_messages,
+    agent_runs,
+    idempotency_keys,
+)
+
+_OF_A_TRANSCRIPT = (agent_calls, agent_inputs, agent_messages, agent_invocations, idempotency_keys)
+
+_runs: sa.BindParameter[list[str]] = sa.bindparam("runs", expanding=True)
+_streams = sa.select(agent_invocations.c.stream_id).where(agent_invocations.c.run_id.in_(_runs))
+_deletes = [sa.delete(table).where(table.c.run_id.in_(_runs)) for table in _OF_A_TRANSCRIPT]
+_delete_runs = sa.delete(agent_runs).where(agent_runs.c.id.in_(_runs))
+
+
+async def delete_transcripts(connection: AsyncConnection, runs: Sequence[Run]) -> list[str]:
+    """All but the rows of the runs themselves. Returns the streams that are nobody's now."""
+    of_these = {"runs": [run.id for run in runs]}
+    streams = list((await connection.execute(_streams, of_these)).scalars())
+    for delete in _deletes:
+        await connection.execute(delete, of_these)
+    return streams
+
+
+async def delete_runs(connection: AsyncConnection, runs: Sequence[Run], *, at: int) -> list[str]:
+    """The runs with all that belongs to them; the feed tells it. Returns the streams that are nobody's now."""
+    streams = await delete_transcripts(connection, runs)
+    for run in runs:
+        await tell_deleted(connection, run, whole_run=True, at=at)
+    await connection.execute(_delete_runs, {"runs": [run.id for run in runs]})
+    return streams

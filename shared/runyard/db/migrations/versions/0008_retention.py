@@ -1,0 +1,46 @@
+"""What is deleted when it is old enough is found by its age; an invocation says whether its ledger is still there.
+
+Indexes that are there already are left: on a large database they can be made beforehand, CONCURRENTLY.
+
+Revision ID: 0008
+Revises: 0006
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0008"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+AT_REST = sa.text("status IN ('cancelled', 'completed', 'failed', 'idle')")
+
+
+def upgrade() -> None:
+    # With a default: the version before goes on to insert without naming it.
+    op.add_column("agent_invocations", sa.Column("calls_kept", sa.Boolean(), nullable=False, server_default=sa.true()))
+    op.create_index(
+        "ix_agent_invocations_calls",
+        "agent_invocations",
+        ["settled_at"],
+        postgresql_where=sa.text("settled_at IS NOT NULL AND calls_kept"),
+        sqlite_where=sa.text("settled_at IS NOT NULL AND calls_kept = 1"),
+        if_not_exists=True,
+    )
+    op.create_index(
+        "ix_agent_runs_at_rest",
+        "agent_runs",
+        ["last_activity_at"],
+        postgresql_where=AT_REST,
+        sqlite_where=AT_REST,
+        if_not_exists=True,
+    )
+    op.create_index("ix_idempotency_keys_created", "idempotency_keys", ["created_at"], if_not_exists=True)
+
+
+def downgrade() -> None:
+    op.drop_index("ix_idempotency_keys_created", table_name="idempotency_keys")
+    op.drop_index("ix_agent_runs_at_rest", table_name="agent_runs")
+    op.drop_index("ix_agent_invocations_calls", table_name="agent_invocations")
+    op.drop_column("agent_invocations", "calls_kept")

@@ -1,0 +1,13 @@
+"""The database's own clock: what all processes agree on."""
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+_NOW_MS = {
+    "postgresql": sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"),
+    "sqlite": sa.text("SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"),  # 1970 as a Julian day
+}
+
+
+async def database_now_ms(connection: AsyncConnection) -> int:
+    return int((await connection.execute(_NOW_MS[connection.dialect.name])).scalar_one())
