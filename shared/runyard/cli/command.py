@@ -101,15 +101,66 @@ def revoke_key(name: Annotated[str, typer.Argument(help="What it is known by.")]
     revoke(name)
 
 
-@app.command()
-def queues(
+queues = typer.Typer(invoke_without_command=True)
+app.add_typer(queues, name="queues")
+
+
+@queues.callback()
+def show_queues(
+    context: typer.Context,
     watch: Annotated[bool, typer.Option("--watch", help="Go on, once a second, until Ctrl-C.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, a line a look.")] = False,
 ) -> None:
     """Show what waits, what runs and who works, of all tenants, queue by queue."""
-    from runyard.cli import queues as command
+    if context.invoked_subcommand is None:
+        from runyard.cli import queues as command
 
-    command.run(watch=watch, as_json=json)
+        command.run(watch=watch, as_json=json)
+
+
+dead = typer.Typer(help="Messages that no worker could use. No run waits for one.", no_args_is_help=True)
+queues.add_typer(dead, name="dead")
+
+QueueName = Annotated[str, typer.Argument(help="As in RUNYARD_QUEUES.", show_default=False)]
+LetterIds = Annotated[list[str] | None, typer.Argument(help="As the list prints them.")]
+EveryLetter = Annotated[bool, typer.Option("--all", help="All of the queue.")]
+
+
+@dead.command("list")
+def list_dead(
+    queue: Annotated[list[str] | None, typer.Option(help="This queue; may be repeated.", show_default="all")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print each as a line of JSON.")] = False,
+) -> None:
+    """Print the dead letters, the oldest of each queue first, at most 1,000 of each.
+
+    A message is dead when a worker could not read it or knows no actor of its name: something else writes to the
+    queue, or versions do not fit together. Or a fault of Runyard's own stood in the way: then a worker's log has it.
+    Brokers delete dead letters after seven days.
+    """
+    from runyard.cli.dead import print_list
+
+    print_list(queue or [], as_json=json)
+
+
+@dead.command("requeue")
+def requeue_dead(queue: QueueName, ids: LetterIds = None, every: EveryLetter = False) -> None:
+    """Put dead letters back into their queue; those that cannot be read stay.
+
+    This starts nothing that would not start by itself: a message is only a hint that a run of the queue may be
+    claimed, and workers find every queued run by its row within two seconds. It shows whether workers can use the
+    messages now; one that they cannot dies again.
+    """
+    from runyard.cli.dead import requeue
+
+    requeue(queue, ids or [], every=every)
+
+
+@dead.command("drop")
+def drop_dead(queue: QueueName, ids: LetterIds = None, every: EveryLetter = False) -> None:
+    """Delete dead letters. No run is lost with one: the database alone knows which runs wait."""
+    from runyard.cli.dead import drop
+
+    drop(queue, ids or [], every=every)
 
 
 @app.command()

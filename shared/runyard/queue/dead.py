@@ -1,0 +1,236 @@
+"""Dead letters, for whoever looks after the broker: what there are, put back or dropped one by one. It blocks.
+
+A dead letter was a wake-up, or is somebody else's: no run depends on it.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import pika
+import redis
+from dramatiq.common import xq_name
+from dramatiq.errors import DecodeError
+from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
+
+from runyard.queue.depth import BrokerAwayError
+from runyard.queue.rabbit_broker import PIKA_ERRORS
+from runyard.queue.wakeups import queue_name, received
+
+LINK_S = 5
+LISTED_MAX = 1_000
+BODIES_A_CALL = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeadLetter:
+    """`since_ms`: when it died, epoch milliseconds. `actor` None: it cannot be read. `run_id`: of a wake-up, the run
+    that it was sent for.
+    """
+
+    id: str
+    queue: str
+    since_ms: int | None
+    actor: str | None
+    run_id: str | None
+    size_bytes: int
+
+
+class DeadLetters(Protocol):
+    """Queues are named as in `RUNYARD_QUEUES`; one that is not there holds nothing. `ids` None: all."""
+
+    def listed(self, queue: str) -> list[DeadLetter]:
+        """The oldest first, at most 1,000."""
+        ...
+
+    def requeue(self, queue: str, ids: Collection[str] | None) -> int:
+        """Put back what can be read; how many those were."""
+        ...
+
+    def drop(self, queue: str, ids: Collection[str] | None) -> int: ...
+
+
+@contextlib.contextmanager
+def dead_letters(url: str, *, prefix: str) -> Iterator[DeadLetters]:
+    """Over a link that is there for as long as the block.
+
+    Raises:
+        BrokerAwayError: the broker does not answer.
+    """
+    opened = _on_rabbitmq if url.startswith(("amqp://", "amqps://")) else _on_redis
+    try:
+        with opened(url, prefix) as letters:
+            yield letters
+    except (redis.RedisError, OSError, *PIKA_ERRORS) as error:
+        raise BrokerAwayError(f"the broker cannot be asked: {type(error).__name__}") from error
+
+
+def _letter(data: bytes, *, queue: str, key: str | None, since_ms: int | None) -> DeadLetter:
+    """`key`: what the broker knows it by, if it does."""
+    actor, run_id, own_id = None, None, hashlib.sha256(data).hexdigest()[:16]
+    with contextlib.suppress(DecodeError):
+        message = received(data, queue_name=queue)
+        actor, own_id = str(message.actor_name), str(message.message_id)
+        run_id = message.kwargs.get("run_id")
+    return DeadLetter(
+        id=key or own_id,
+        queue=queue,
+        since_ms=since_ms,
+        actor=actor,
+        run_id=run_id if isinstance(run_id, str) else None,
+        size_bytes=len(data),
+    )
+
+
+_REQUEUE = """
+local data = redis.call('HGET', KEYS[2], ARGV[1])
+if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 or not data then return 0 end
+redis.call('HDEL', KEYS[2], ARGV[1])
+redis.call('HSET', KEYS[4], ARGV[1], data)
+redis.call('RPUSH', KEYS[3], ARGV[1])
+redis.call('PUBLISH', KEYS[3] .. '.wake', '')
+return 1
+"""
+
+
+@contextlib.contextmanager
+def _on_redis(url: str, prefix: str) -> Iterator["_RedisDeadLetters"]:
+    with redis.Redis.from_url(
+        url, socket_timeout=LINK_S, socket_connect_timeout=LINK_S, protocol=2, legacy_responses=True
+    ) as client:
+        yield _RedisDeadLetters(client, prefix)
+
+
+class _RedisDeadLetters:
+    """A sorted set of ids by the time of their death, and a hash of messages; see `docs/brokers.md`."""
+
+    def __init__(self, client: redis.Redis, prefix: str) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._requeue = client.register_script(_REQUEUE)
+
+    def listed(self, queue: str) -> list[DeadLetter]:
+        return list(self._read(queue, LISTED_MAX))
+
+    def requeue(self, queue: str, ids: Collection[str] | None) -> int:
+        name, dead = self._keys(queue)
+        keys = [dead, f"{dead}.msgs", name, f"{name}.msgs"]
+        return sum(int(self._requeue(keys, [key])) for key in self._chosen(queue, ids, readable=True))
+
+    def drop(self, queue: str, ids: Collection[str] | None) -> int:
+        _, dead = self._keys(queue)
+        dropped = 0
+        for key in self._chosen(queue, ids, readable=False):
+            pipeline = self._client.pipeline(transaction=True)
+            pipeline.zrem(dead, key)
+            pipeline.hdel(f"{dead}.msgs", key)
+            dropped += pipeline.execute()[0]
+        return dropped
+
+    def _keys(self, queue: str) -> tuple[str, str]:
+        name = f"{self._prefix}:broker:{queue_name(self._prefix, queue)}"
+        return name, xq_name(name)
+
+    def _chosen(self, queue: str, ids: Collection[str] | None, *, readable: bool) -> list[str]:
+        return [
+            letter.id
+            for letter in self._read(queue, None)
+            if (ids is None or letter.id in ids) and (letter.actor is not None or not readable)
+        ]
+
+    def _read(self, queue: str, limit: int | None) -> Iterator[DeadLetter]:
+        _, dead = self._keys(queue)
+        last = -1 if limit is None else limit - 1
+        found = cast("list[tuple[bytes, float]]", self._client.zrange(dead, 0, last, withscores=True))
+        for at in range(0, len(found), BODIES_A_CALL):
+            page = found[at : at + BODIES_A_CALL]
+            bodies = cast("list[bytes | None]", self._client.hmget(f"{dead}.msgs", [key for key, _ in page]))
+            for (key, died_ms), body in zip(page, bodies, strict=True):
+                yield _letter(body or b"", queue=queue, key=key.decode(errors="replace"), since_ms=int(died_ms))
+
+
+@contextlib.contextmanager
+def _on_rabbitmq(url: str, prefix: str) -> Iterator["_RabbitmqDeadLetters"]:
+    parameters = pika.URLParameters(url)
+    parameters.socket_timeout = LINK_S
+    parameters.stack_timeout = LINK_S
+    parameters.blocked_connection_timeout = LINK_S
+    parameters.connection_attempts = 1
+    connection = BlockingConnection(parameters)
+    try:
+        yield _RabbitmqDeadLetters(connection, prefix)
+    finally:
+        with contextlib.suppress(*PIKA_ERRORS):
+            connection.close()
+
+
+class _RabbitmqDeadLetters:
+    """A queue without consumers. What is fetched and not answered goes back to its place when the channel closes."""
+
+    def __init__(self, connection: BlockingConnection, prefix: str) -> None:
+        self._connection = connection
+        self._prefix = prefix
+
+    def listed(self, queue: str) -> list[DeadLetter]:
+        with self._channel() as channel:
+            fetched = self._fetched(channel, queue, LISTED_MAX)
+            return [letter for _tag, letter, _body in fetched]
+
+    def requeue(self, queue: str, ids: Collection[str] | None) -> int:
+        def put_back(channel: BlockingChannel, letter: DeadLetter, body: bytes) -> bool:
+            if letter.actor is None:
+                return False
+            properties = pika.BasicProperties(delivery_mode=pika.DeliveryMode.Persistent)
+            channel.basic_publish("", queue_name(self._prefix, queue), body, properties, mandatory=True)
+            return True
+
+        return self._take(queue, ids, put_back)
+
+    def drop(self, queue: str, ids: Collection[str] | None) -> int:
+        return self._take(queue, ids, lambda _channel, _letter, _body: True)
+
+    def _take(
+        self, queue: str, ids: Collection[str] | None, settle: Callable[[BlockingChannel, DeadLetter, bytes], bool]
+    ) -> int:
+        """Acknowledge those for which `settle` is true: afterwards, so that none is lost in between."""
+        taken = 0
+        with self._channel() as channel:
+            channel.confirm_delivery()
+            for tag, letter, body in self._fetched(channel, queue, None):
+                if (ids is None or letter.id in ids) and settle(channel, letter, body):
+                    channel.basic_ack(tag)
+                    taken += 1
+        return taken
+
+    def _fetched(
+        self, channel: BlockingChannel, queue: str, limit: int | None
+    ) -> Iterator[tuple[int, DeadLetter, bytes]]:
+        name = xq_name(queue_name(self._prefix, queue))
+        fetched = 0
+        while limit is None or fetched < limit:
+            try:
+                method, properties, body = channel.basic_get(name)
+            except pika.exceptions.ChannelClosedByBroker as error:
+                if error.reply_code != pika.spec.NOT_FOUND:
+                    raise
+                return
+            if method is None:
+                return
+            fetched += 1
+            yield method.delivery_tag, _letter(body, queue=queue, key=None, since_ms=_died_ms(properties)), body
+
+    @contextlib.contextmanager
+    def _channel(self) -> Iterator[BlockingChannel]:
+        channel = self._connection.channel()
+        yield channel
+        if channel.is_open:
+            channel.close()
+
+
+def _died_ms(properties: Any) -> int | None:
+    """https://www.rabbitmq.com/docs/dlx#effects: the newest death comes first. Its time has no zone, and is UTC."""
+    deaths = (properties.headers or {}).get("x-death") or [{}]
+    at = deaths[0].get("time")
+    return None if at is None else int(at.timestamp() * 1000)
