@@ -1,10 +1,16 @@
-"""The blocks of code that the README shows, from the file itself."""
+"""The blocks of code that the README and other pages show, from the files themselves."""
 
 import re
 from pathlib import Path
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, page: str = "README.md") -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def programs(page: str = "README.md") -> list[str]:
+    """The Python blocks that call a gateway."""
+    return [block for block in blocks("python", page) if "http://127.0.0.1:8000" in block]

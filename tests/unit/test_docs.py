@@ -160,7 +160,7 @@ def test_the_function_that_is_documented_can_be_loaded(tmp_path):
 
 
 def test_the_agent_is_one_that_can_be_loaded(tmp_path):
-    (source,) = blocks("python")
+    (source,) = (block for block in blocks("python") if "= agent(" in block)
     (tmp_path / "dice.py").write_text(source)
     try:
         catalog = load_folder(tmp_path)

@@ -1,0 +1,199 @@
+"""What a gateway answers, as objects: fields in snake_case, times as `datetime`. Fields that this version does not know
+are kept too (`model_extra`, under their names on the wire); `to_json` gives all of it back.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from runyard.client.failures import told_failure
+from runyard.runs import SETTLED
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True, protected_namespaces=()
+    )
+
+    def to_json(self) -> dict[str, Any]:
+        """What came, `{"runId": "run_...", ...}`: fields that were not told are left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+class Cost(Answer):
+    amount: float
+    currency: str
+    unpriced: bool = False
+    """A part of it has no known price, and counts as 0."""
+
+
+class Failure(Answer):
+    """Why an invocation failed. What a function's refusal says beside is kept in `model_extra`."""
+
+    code: str
+    message: str
+    retryable: bool = False
+
+
+class Input(Answer):
+    """Input that the transcript does not hold (yet): its id and its text."""
+
+    id: str
+    text: str = ""
+
+
+class Accepted(Answer):
+    """A call that was accepted: where to look for what becomes of it."""
+
+    run_id: str = ""
+    session_id: str | None = None
+    invocation_id: str = ""
+    stream_id: str = ""
+    status: str
+    queued: int | None = None
+    """Of input that steers the invocation in progress: how many inputs wait, with it. None: it began a turn."""
+    input_id: str | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        return self.status in SETTLED
+
+
+class _Outcome(Answer):
+    text: str = ""
+    """The last answer's; a stream's `text` has all that the invocation said."""
+    output: Any = None
+    """A function's value."""
+    error: Failure | None = None
+    steps: int = 0
+    usage: dict[str, int] = Field(default_factory=dict)
+    cost: Cost | None = None
+    model: str | None = None
+    finish_reason: str | None = None
+    cancelled: bool = False
+    errors: list[dict[str, Any]] = Field(default_factory=list)
+    """Each attempt of `FALLBACK_EXHAUSTED`."""
+    unanswered: list[Input] = Field(default_factory=list)
+    """Input that a failure left: the next turn begins with it."""
+
+
+class Result(Accepted, _Outcome):
+    """How an invocation ended (`status` is `completed`, `failed` or `cancelled`); before it has, what is known."""
+
+    def raise_for_failure(self) -> None:
+        """Raise what the invocation failed with, as the exception of that code (`runyard.errors`); else do nothing."""
+        if self.error is not None:
+            raise told_failure(self.error.to_json() | {"runId": self.run_id, "invocationId": self.invocation_id})
+
+
+class StepCall(Answer):
+    id: str
+    name: str
+    state: str
+    is_error: bool | None = None
+    duration_ms: int | None = None
+
+
+class Step(Answer):
+    """A model call and the tools that it asked for."""
+
+    seq: int
+    model: str | None = None
+    usage: dict[str, int] | None = None
+    calls: list[StepCall] = Field(default_factory=list)
+    finish_reason: str | None = None
+    duration_ms: int | None = None
+
+
+class Invocation(Result):
+    """One call on a run, step by step."""
+
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    settled_at: datetime | None = None
+    step_records: list[Step] = Field(default_factory=list)
+
+
+class Cancellation(_Outcome):
+    """What a cancel found and did, with what is known of the invocation that it saw."""
+
+    run_id: str
+    invocation_id: str | None = None
+    """None: the run has had none."""
+    status: str
+    session_id: str | None = None
+    stream_id: str | None = None
+    cancel_requested: bool = False
+    """It is asked to stop and has not yet."""
+    dropped: list[Input] = Field(default_factory=list)
+    """Input that waited for the next turn."""
+
+
+class Run(Answer):
+    """A durable conversation of one user with one agent."""
+
+    id: str
+    agent: str
+    status: str
+    tenant_id: str | None = None
+    user_id: str | None = None
+    agent_version: str | None = None
+    session_id: str | None = None
+    title: str | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    error: Failure | None = None
+    stream_id: str | None = None
+    """The newest invocation's."""
+    invocation_id: str | None = None
+    pending_input: list[Input] = Field(default_factory=list)
+    """Told of one run alone; empty in lists."""
+    cancel_requested: bool = False
+    context: dict[str, Any] | None = None
+    steps: int = 0
+    message_count: int = 0
+    usage: dict[str, int] = Field(default_factory=dict)
+    cost: Cost | None = None
+    created_at: datetime | None = None
+    last_activity_at: datetime | None = None
+
+
+class Message(Answer):
+    """A row of the transcript."""
+
+    run_id: str
+    seq: int
+    role: str
+    content: str | list[dict[str, Any]]
+    """A string for plain text of the user, else blocks as the Messages API has them."""
+    created_at: datetime | None = None
+    invocation_id: str | None = None
+    model: str | None = None
+    usage: dict[str, int] | None = None
+    stop_reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The concatenated text blocks."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(block.get("text", "") for block in self.content if block.get("type") == "text")
+
+
+class Tool(Answer):
+    name: str
+    description: str = ""
+    input_schema: dict[str, Any] = Field(default_factory=dict)
+
+
+class Agent(Answer):
+    """An agent that the caller may call, in the newest version that a living worker has."""
+
+    name: str
+    queue: str = ""
+    model: str | None = None
+    """None: the one that the installation names."""
+    tools: list[Tool] = Field(default_factory=list)
+    version: str = ""
+    live_workers: int = 0

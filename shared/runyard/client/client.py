@@ -1,0 +1,355 @@
+"""`Client`: a gateway's API as methods."""
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar, Unpack
+
+import httpx2
+import orjson
+from pydantic import ValidationError
+
+from runyard.client.answers import Accepted, Agent, Answer, Cancellation, Invocation, Message, Result, Run
+from runyard.client.failures import StillRunning, UnexpectedAnswer
+from runyard.client.options import (
+    ActAs,
+    Blocks,
+    CallOptions,
+    Told,
+    agent_call,
+    function_call,
+    input_call,
+    place,
+)
+from runyard.client.streams import ACCEPT_STREAM, Stream, stream_call
+from runyard.client.transport import Call, Token, Transport, checked_url
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+WAIT_S = 45
+"""How long one answer is waited for: gateways hold it for 60 s at most, and proxies cut what is silent for as long."""
+
+RUNS_PAGE = 100
+MESSAGES_PAGE = 500
+"""The largest that a gateway gives."""
+
+A = TypeVar("A", bound=Answer)
+
+
+class Client:
+    """A gateway's API. One object for the life of a program; any number of tasks of one event loop may share it.
+
+    `token`: a user's token or a service's key, or a function that gives one (sync or async): it is asked before each
+    request, so that one that expires can be replaced in the middle of a stream. None: the gateway trusts its machine.
+
+    What may pass is tried again: a gateway that cannot be reached or leaves, 429 and 503, after `Retry-After` where it
+    is told, else with growing waits, until nothing has got through for `patience_s` (0: never again). Every call that
+    starts or steers has an `Idempotency-Key`, so that one whose answer was lost is sent again and accepted once.
+
+    `timeout_s`: for one answer that nothing holds back. `silence_s`: a stream without a byte for so long is taken for
+    dead; its heartbeats come every 15 s. `http`: a client of one's own, for proxies or certificates; its owner closes
+    it.
+
+    All methods raise subclasses of `runyard.errors.RunyardError`: `code`, `status`, `retryable`, `request_id`,
+    `fields`. See docs/client.md. `SyncClient` is the same for code without an event loop.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        token: Token | None = None,
+        timeout_s: float = 30.0,
+        silence_s: float = 45.0,
+        patience_s: float = 120.0,
+        http: httpx2.AsyncClient | None = None,
+    ) -> None:
+        """Connects to nothing.
+
+        Raises:
+            ValueError: the URL is none of HTTP.
+        """
+        self._owns_http = http is None
+        self._transport = Transport(
+            url=checked_url(url),
+            token=token,
+            http=_http_client() if http is None else http,
+            timeout_s=timeout_s,
+            silence_s=silence_s,
+            patience_s=patience_s,
+        )
+
+    async def aclose(self) -> None:
+        """Close every connection. Runs go on."""
+        if self._owns_http:
+            await self._transport.http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"Client({self._transport.place!r})"
+
+    # Agents --------------------------------------------------------------------------------------------------------
+
+    def stream(
+        self,
+        agent: str,
+        input: str | Blocks | None = None,  # noqa: A002 - the word of the API
+        *,
+        resume: bool = True,
+        **options: Unpack[CallOptions],
+    ) -> Stream:
+        """Start or continue a run and read its stream: `async with client.stream("researcher", input="...") as stream`.
+
+        `resume=False`: a connection that breaks raises `StreamCut`. The options are those of `CallOptions`.
+        """
+        call = agent_call(agent, input, **options)
+        return self._streamed(call, resume=resume)
+
+    def resume_stream(self, stream_id: str, *, since: int | None = None, resume: bool = True) -> Stream:
+        """Read a stream that is there, from its beginning or behind frame `since`, also when it has ended long ago.
+
+        With `since`, `text` has what comes behind that frame. Where those frames are no longer kept the stream begins
+        anew: a `Rewind` to frame 0, then the text that is committed. With `resume=False` that raises
+        `runyard.errors.StreamGone`.
+        """
+        return Stream(self._transport, stream_call(stream_id), stream_id=stream_id, since=since, resume=resume)
+
+    async def run(
+        self,
+        agent: str,
+        input: str | Blocks | None = None,  # noqa: A002
+        *,
+        timeout_s: float | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Result:
+        """Start or continue a run and wait for its result, for as long as it takes, or for `timeout_s`.
+
+        Look at `result.status`, or call `result.raise_for_failure()`: a run that failed is a result.
+
+        Raises:
+            StillRunning: `timeout_s` have passed. The run goes on.
+        """
+        return await self._awaited(agent_call(agent, input, **options), timeout_s)
+
+    async def start(
+        self,
+        agent: str,
+        input: str | Blocks | None = None,  # noqa: A002
+        **options: Unpack[CallOptions],
+    ) -> Accepted:
+        """Start or continue a run and wait for nothing: its ids."""
+        return await self._told(agent_call(agent, input, **options), Accepted)
+
+    async def agents(self) -> list[Agent]:
+        """The agents that the caller may call, by name."""
+        return [agent async for agent in self._pages(place("agents"), {}, Agent)]
+
+    # Runs ----------------------------------------------------------------------------------------------------------
+
+    async def steer(
+        self,
+        run_id: str,
+        input: str | Blocks,  # noqa: A002
+        *,
+        act_as: ActAs | None = None,
+        idempotency_key: str | None = None,
+    ) -> Accepted:
+        """Send input to a run: one that is at work reads it at its next step (`queued` is set), another begins a turn.
+
+        Raises:
+            InputQueueFull: too much of it waits already.
+        """
+        call = input_call(run_id, input, act_as=act_as, idempotency_key=idempotency_key)
+        return await self._told(call, Accepted)
+
+    async def cancel(self, run_id: str, *, wait_s: float = 0.0) -> Cancellation:
+        """Stop the invocation in progress, and drop what waits behind it. A run that has ended keeps its status.
+
+        `wait_s`: wait so long until it has stopped; `cancel_requested` tells that it has not.
+        """
+        deadline_s = time.monotonic() + wait_s
+        call = Call(method="POST", path=place("runs", run_id, "cancel"), body={})
+        done = await self._told(_waiting(call, wait_s), Cancellation)
+        while done.cancel_requested and done.invocation_id and (left_s := deadline_s - time.monotonic()) > 0:
+            ended = await self.invocation(done.invocation_id, wait_s=left_s)
+            if ended.is_settled:
+                outcome = ended.to_json() | {"cancelled": ended.status == "cancelled", "cancelRequested": False}
+                done = _read(outcome | {"dropped": [item.to_json() for item in done.dropped]}, Cancellation)
+        return done
+
+    def runs(
+        self,
+        *,
+        agent: str | None = None,
+        status: str | None = None,
+        session_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        tenant_id: str | None = None,
+        user_id: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[Run]:
+        """Runs that match every filter, newest activity first; `limit` of them, or all, page by page as they are read.
+
+        `metadata`: values at the top of a run's metadata (texts, numbers, booleans, None).
+        """
+        query = {"agent": agent, "status": status, "sessionId": session_id, "tenantId": tenant_id, "userId": user_id}
+        query |= {f"metadata.{name}": _written(value) for name, value in (metadata or {}).items()}
+        return self._pages(place("runs"), query, Run, limit=limit, page=RUNS_PAGE)
+
+    async def get_run(self, run_id: str) -> Run:
+        """A run as it is now, with the input that waits."""
+        return await self._told(Call(method="GET", path=place("runs", run_id)), Run)
+
+    def messages(
+        self, run_id: str, *, order: Literal["asc", "desc"] = "asc", limit: int | None = None
+    ) -> AsyncIterator[Message]:
+        """The transcript, page by page as it is read; `limit` rows of it, or all."""
+        path = place("runs", run_id, "messages")
+        return self._pages(path, {"order": order}, Message, limit=limit, page=MESSAGES_PAGE)
+
+    async def invocation(self, invocation_id: str, *, wait_s: float = 0.0) -> Invocation:
+        """What became of an invocation, step by step; `wait_s`: wait so long for its end."""
+        deadline_s = time.monotonic() + wait_s
+        call = Call(method="GET", path=place("invocations", invocation_id))
+        while True:
+            left_s = deadline_s - time.monotonic()
+            found = await self._told(_waiting(call, left_s), Invocation)
+            if found.is_settled or left_s <= WAIT_S:
+                return found
+
+    # Functions -----------------------------------------------------------------------------------------------------
+
+    async def function(
+        self,
+        name: str,
+        input: Mapping[str, Any] | None = None,  # noqa: A002
+        *,
+        timeout_s: float | None = None,
+        **options: Unpack[Told],
+    ) -> Result:
+        """Call a function with its arguments and wait for its value: `result.output`, and what it wrote: `result.text`.
+
+        Raises:
+            RunyardError: what it refused with (`code`, `status` and `fields` are its author's), or why it failed.
+            StillRunning: `timeout_s` have passed. It goes on.
+        """
+        result = await self._awaited(function_call(name, input, **options), timeout_s)
+        result.raise_for_failure()
+        return result
+
+    def stream_function(
+        self,
+        name: str,
+        input: Mapping[str, Any] | None = None,  # noqa: A002
+        *,
+        resume: bool = True,
+        **options: Unpack[Told],
+    ) -> Stream:
+        """Call a function and read its stream. One that streams nothing has one frame, its end.
+
+        Raises, where it is opened, what a function refused with before it had streamed anything.
+        """
+        return self._streamed(function_call(name, input, **options), resume=resume)
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def _streamed(self, call: Call, *, resume: bool) -> Stream:
+        return Stream(self._transport, call.with_headers(ACCEPT_STREAM), resume=resume)
+
+    async def _awaited(self, call: Call, timeout_s: float | None) -> Result:
+        deadline_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        response = await self._transport.call(_waiting(call, deadline_s - time.monotonic()))
+        result = _read(response.content, Invocation)
+        if not result.is_settled and response.headers.get("location", "").startswith("/v1/streams/"):
+            return await self._end_of(result, deadline_s)  # of a public function, whose caller may read nothing else
+        while not result.is_settled:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise _still_running(result)
+            result = await self.invocation(result.invocation_id, wait_s=min(left_s, WAIT_S))
+        return result
+
+    async def _end_of(self, accepted: Accepted, deadline_s: float) -> Result:
+        left_s = None if math.isinf(deadline_s) else deadline_s - time.monotonic()
+        try:
+            async with asyncio.timeout(left_s), self.resume_stream(accepted.stream_id) as stream:
+                return await stream.read()
+        except TimeoutError:
+            raise _still_running(accepted) from None
+
+    async def _told(self, call: Call, kind: type[A]) -> A:
+        return _read((await self._transport.call(call)).content, kind)
+
+    async def _pages(
+        self, path: str, query: Mapping[str, Any], kind: type[A], *, limit: int | None = None, page: int | None = None
+    ) -> AsyncIterator[A]:
+        """Each item of each page; the next page is asked for when it is needed. `page` None: there is one alone."""
+        given = {name: value for name, value in query.items() if value is not None}
+        left = math.inf if limit is None else limit
+        cursor: str | None = None
+        while left > 0:
+            size = {} if page is None else {"limit": min(left, page)}
+            at = {} if cursor is None else {"cursor": cursor}
+            response = await self._transport.call(Call(method="GET", path=path, query=given | size | at))
+            told = _object(response.content)
+            for item in told["items"]:
+                if left <= 0:
+                    return
+                left -= 1
+                yield _read(item, kind)
+            cursor = told.get("nextCursor")
+            if cursor is None:
+                return
+
+
+def _http_client() -> httpx2.AsyncClient:
+    # A stream is a connection: their number is no limit of ours.
+    return httpx2.AsyncClient(limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20))
+
+
+def _waiting(call: Call, wait_s: float) -> Call:
+    """The call, answered when there is a result, or after so long, or `WAIT_S`."""
+    seconds = math.ceil(min(wait_s, WAIT_S))
+    if seconds <= 0:
+        return call
+    return replace(call.with_headers({"Prefer": f"wait={seconds}"}), waits_s=seconds)
+
+
+def _object(content: bytes) -> dict[str, Any]:
+    try:
+        told = orjson.loads(content)
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        raise UnexpectedAnswer("the answer is no JSON object")
+    return told
+
+
+def _read(told: bytes | dict[str, Any], kind: type[A]) -> A:
+    try:
+        return kind.model_validate(_object(told) if isinstance(told, bytes) else told)
+    except ValidationError as error:
+        raise UnexpectedAnswer(f"the answer is no {kind.__name__}: {error.errors()[0]['msg']}") from None
+
+
+def _written(value: Any) -> str:
+    """As the query has values of metadata: `true`, `null`, `3`, a text as it is."""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _still_running(accepted: Accepted) -> StillRunning:
+    return StillRunning(
+        "the invocation takes longer than was to be waited",
+        runId=accepted.run_id,
+        invocationId=accepted.invocation_id,
+        streamId=accepted.stream_id,
+    )

@@ -1,0 +1,127 @@
+"""Exceptions of a client: what a gateway answered, as the class of `runyard.errors` with that code; what kept it from
+answering.
+
+    RunyardError
+    |- CallerError, RunError, ...    told by a gateway, or kept by a run: see runyard/errors.py
+    |- Unavailable
+    |  |- Unreachable                nobody answered for as long as the client tries
+    |  `- StreamCut                  a stream that was not to be resumed lost its connection
+    |- StillRunning                  also a TimeoutError: the invocation takes longer than was to be waited
+    `- UnexpectedAnswer              whoever answered is no gateway, or one that this client does not understand
+"""
+
+from collections.abc import Iterator, Mapping
+from email.utils import parsedate_to_datetime
+from time import time
+from typing import Any
+
+import httpx2
+import orjson
+
+from runyard.errors import CallerError, RunyardError, Unavailable
+
+TRANSIENT = frozenset({408, 429, 502, 503, 504})
+"""Where another try may help, whoever answered: a gateway, or what stands before it."""
+
+_OWN_FIELDS = frozenset({"code", "message", "requestId", "retryable"})
+
+
+class Unreachable(Unavailable):
+    """Nobody answered for as long as the client tries. Its cause is httpx2's exception."""
+
+    code = "UNREACHABLE"
+
+
+class StreamCut(Unavailable):
+    """The connection is lost, and the stream was opened with `resume=False`.
+
+    Fields: `streamId` and `cursor`, the number of the last frame: `client.resume_stream(stream_id, since=cursor)`.
+    """
+
+    code = "STREAM_CUT"
+
+
+class StillRunning(RunyardError, TimeoutError):
+    """It goes on, the caller has stopped waiting. Fields: `runId`, `invocationId`, `streamId`."""
+
+    code = "STILL_RUNNING"
+    status = 504
+
+
+class UnexpectedAnswer(RunyardError):
+    """Whoever answered is no gateway, or one that this client does not understand. `status` is the answer's."""
+
+    code = "UNEXPECTED_ANSWER"
+    status = 502
+
+
+def failure_of(response: httpx2.Response) -> RunyardError:
+    """The exception that an answer is, whose body was read and is no success."""
+    try:
+        told = orjson.loads(response.content)["error"]
+        return told_failure(told, status=response.status_code)
+    except (ValueError, TypeError, KeyError):
+        failure = UnexpectedAnswer(f"the answer {response.status_code} is none of a Runyard gateway")
+        failure.status = response.status_code
+        failure.retryable = response.status_code in TRANSIENT
+        return failure
+
+
+def told_failure(told: Mapping[str, Any], *, status: int | None = None) -> RunyardError:
+    """The exception behind an error's body: `{"code", "message", "requestId", "retryable", ...fields}`.
+
+    `status` None: in a stream, or on a run; the code's own.
+
+    Raises:
+        KeyError: it is no such body.
+    """
+    code = told["code"]
+    failure = _class_of(code, status)(str(told["message"]))
+    failure.code = code
+    failure.status = failure.status if status is None else status
+    failure.retryable = bool(told.get("retryable", failure.retryable))
+    failure.request_id = told.get("requestId")
+    failure.fields = {name: value for name, value in told.items() if name not in _OWN_FIELDS}
+    return failure
+
+
+def may_pass(response: httpx2.Response, failure: RunyardError) -> bool:
+    """Whether the same call may succeed later. Not where it has: a function may have ended with such a status."""
+    if "x-run-id" in response.headers:
+        return False
+    return response.status_code in TRANSIENT and failure.retryable
+
+
+def retry_after_s(response: httpx2.Response) -> float:
+    """`Retry-After` (RFC 9110, section 10.2.3), seconds or a date; 0 without one."""
+    given = response.headers.get("retry-after", "").strip()
+    if given.isascii() and given.isdigit():
+        return float(given)
+    try:
+        return max(0.0, parsedate_to_datetime(given).timestamp() - time())
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _class_of(code: str, status: int | None) -> type[RunyardError]:
+    if (known := _CLASSES.get(code)) is not None:
+        return known
+    match status:
+        case 503:
+            return Unavailable
+        case int() if 400 <= status < 500:  # noqa: PLR2004 - HTTP's errors of callers
+            return CallerError
+    return RunyardError
+
+
+def _tree(root: type[RunyardError]) -> Iterator[type[RunyardError]]:
+    yield root
+    for child in root.__subclasses__():
+        yield from _tree(child)
+
+
+_CLASSES = {
+    cls.code: cls
+    for cls in _tree(RunyardError)
+    if "code" in cls.__dict__ and cls.__module__ == RunyardError.__module__ and cls is not RunyardError
+}

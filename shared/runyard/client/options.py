@@ -1,0 +1,103 @@
+"""What a call may say beside its input."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Literal, NotRequired, TypedDict, Unpack
+from urllib.parse import quote
+from uuid import uuid4
+
+from runyard.client.transport import Call
+
+Blocks = list[dict[str, Any]]
+"""Content blocks of the Messages API: text, images, documents."""
+
+
+class ActAs(TypedDict):
+    """The user that a service calls for."""
+
+    user_id: str
+    tenant_id: NotRequired[str]
+    """May be left out where the service is for one tenant alone."""
+    admin: NotRequired[bool]
+
+
+class Told(TypedDict, total=False):
+    """Of calls of agents and of functions."""
+
+    title: str | None
+    metadata: dict[str, Any] | None
+    act_as: ActAs | None
+    """For services: the user that they call for."""
+    context: dict[str, Any] | None
+    """For services: what tools see as `ctx.context`."""
+    idempotency_key: str | None
+    """1 to 255 printable ASCII characters: the call is accepted once, however often it is made. Without it each call
+    gets a key of its own, so that the client can send it again."""
+
+
+class CallOptions(Told, total=False):
+    """Of a call of an agent."""
+
+    run_id: str | None
+    """Continue this run; one that is at work is steered (`if_busy`)."""
+    session_id: str | None
+    """Continue the run of this session, or begin it."""
+    messages: list[dict[str, Any]] | None
+    """In place of `input`: what was said before, and the user's message at the end."""
+    if_busy: Literal["steer", "reject", "cancel"] | None
+    model: str | None
+    max_steps: int | None
+    max_tokens: int | None
+
+
+_NAMES = {
+    "title": "title",
+    "metadata": "metadata",
+    "context": "context",
+    "run_id": "runId",
+    "session_id": "sessionId",
+    "messages": "messages",
+    "if_busy": "ifBusy",
+    "model": "model",
+    "max_steps": "maxSteps",
+    "max_tokens": "maxTokens",
+}
+
+
+def agent_call(agent: str, said: str | Blocks | None, **options: Unpack[CallOptions]) -> Call:
+    """`POST /v1/agents/{agent}/runs`.
+
+    Raises:
+        TypeError: there is no such option.
+    """
+    return _call(place("agents", agent, "runs"), said, options, CallOptions.__annotations__)
+
+
+def input_call(run_id: str, said: str | Blocks, **options: Unpack[Told]) -> Call:
+    """`POST /v1/runs/{id}/input`."""
+    return _call(place("runs", run_id, "input"), said, options, Told.__annotations__)
+
+
+def function_call(name: str, arguments: Mapping[str, Any] | None, **options: Unpack[Told]) -> Call:
+    """`POST /v1/functions/{name}`."""
+    return _call(place("functions", name), dict(arguments or {}), options, Told.__annotations__)
+
+
+def place(*parts: str) -> str:
+    """`place("runs", "run_1")` is `/v1/runs/run_1`, whatever the parts hold."""
+    return "/".join(["/v1", *(quote(part, safe="") for part in parts)])
+
+
+def _call(path: str, said: Any, options: Mapping[str, Any], known: Collection[str]) -> Call:
+    if unknown := sorted(options.keys() - set(known)):
+        raise TypeError(f"there is no option {unknown[0]!r}: {', '.join(sorted(known))}")
+    given = {name: value for name, value in options.items() if value is not None}
+    body = {_NAMES[name]: value for name, value in given.items() if name in _NAMES}
+    if said is not None:
+        body["input"] = said
+    if (act_as := given.get("act_as")) is not None:
+        body["as"] = {_ACT_AS[name]: value for name, value in act_as.items()}
+    key = given.get("idempotency_key") or uuid4().hex
+    return Call(method="POST", path=path, body=body, headers={"Idempotency-Key": key})
+
+
+_ACT_AS = {"user_id": "userId", "tenant_id": "tenantId", "admin": "admin"}

@@ -1,0 +1,48 @@
+"""An event loop in a thread of its own, for code that has none."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Portal:
+    """Any thread may call. The thread is a daemon: one that nobody closes ends with the process."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="runyard-client", daemon=True)
+        self._thread.start()
+
+    def call(self, work: Awaitable[T]) -> T:
+        """Its outcome. An interrupt of the waiting thread (Ctrl-C) cancels the work."""
+        future = asyncio.run_coroutine_threadsafe(_awaited(work), self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Cancel what still works, and end the thread. Nothing may call any more."""
+        if self._loop.is_closed():
+            return
+        asyncio.run_coroutine_threadsafe(_cancelled_all(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
+
+
+async def _cancelled_all() -> None:
+    loop = asyncio.get_running_loop()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    await loop.shutdown_asyncgens()

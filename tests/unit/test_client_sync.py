@@ -1,0 +1,86 @@
+"""The client for code without an event loop is the same client."""
+
+import inspect
+import subprocess
+import sys
+import threading
+
+import pytest
+from tests.fakes.scripted_gateway import ScriptedGateway, refused, result, resumed, streamed, told
+
+from runyard.client import Client, Ended, SyncClient, Text
+from runyard.errors import RunNotFound
+
+END = (3, "result", result())
+
+
+@pytest.fixture
+def gateway() -> ScriptedGateway:
+    return ScriptedGateway()
+
+
+def client(gateway: ScriptedGateway) -> SyncClient:
+    return SyncClient("http://gateway", http=gateway.client()._transport.http)
+
+
+def test_it_has_every_method_of_the_other_with_its_signature_and_words() -> None:
+    def methods(kind: type) -> dict[str, object]:
+        return {name: member for name, member in inspect.getmembers(kind, callable) if not name.startswith("_")}
+
+    asynchronous, blocking = methods(Client), methods(SyncClient)
+    assert asynchronous.keys() - {"aclose"} == blocking.keys() - {"close"}
+    for name in asynchronous.keys() - {"aclose"}:
+        assert inspect.signature(blocking[name]) == inspect.signature(asynchronous[name]), name
+        assert inspect.getdoc(blocking[name]) == inspect.getdoc(asynchronous[name]), name
+    assert inspect.signature(Client) == inspect.signature(SyncClient)
+
+
+def test_a_stream_is_open_from_the_first_moment(gateway: ScriptedGateway) -> None:
+    gateway.answers = [streamed((1, None, "hel"), (2, None, "lo"), END)]
+    with client(gateway) as here, here.stream("talker", input="hi") as stream:
+        assert (stream.stream_id, stream.text) == ("st_1", "")
+        assert [type(frame) for frame in stream] == [Text, Text, Ended]
+        assert (stream.text, stream.cursor, stream.result.text) == ("hello", 3, "hello")
+        assert list(stream) == []
+
+
+def test_calls_lists_and_errors(gateway: ScriptedGateway) -> None:
+    gateway.answers = [
+        told(200, result("done")),
+        told(200, {"items": [{"id": "run_1", "agent": "a", "status": "idle"}], "nextCursor": "c"}),
+        told(200, {"items": [{"id": "run_2", "agent": "a", "status": "idle"}], "nextCursor": None}),
+        refused(404, "RUN_NOT_FOUND"),
+        resumed(END),
+    ]
+    with client(gateway) as here:
+        assert here.run("talker", "hi").text == "done"
+        assert [run.id for run in here.runs()] == ["run_1", "run_2"]
+        with pytest.raises(RunNotFound):
+            here.get_run("run_3")
+        assert here.resume_stream("st_1").read().status == "completed"
+
+
+def test_no_thread_is_left(gateway: ScriptedGateway) -> None:
+    before = threading.active_count()
+    gateway.answers = [streamed((1, None, "hel"))]
+    with client(gateway) as here:
+        stream = here.stream("talker", input="hi")
+        assert next(stream).seq == 1
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
+    here.portal.close()  # once more does nothing
+
+
+def test_without_the_http_library_it_says_what_to_install() -> None:
+    program = """
+import sys
+sys.modules["httpx2"] = None
+from runyard import *
+from runyard import agent
+try:
+    from runyard import Client
+except ImportError as error:
+    print(error)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout == "runyard's client needs httpx2: pip install 'runyard[client]'\n"
