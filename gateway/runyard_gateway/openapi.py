@@ -23,6 +23,7 @@ from runyard.errors import (
     RunyardError,
     StoreUnavailable,
     Unauthenticated,
+    UnsupportedMediaType,
 )
 from runyard_gateway import shapes
 from runyard_gateway.answers import JSON, REQUEST_ID, RETRY_AFTER, Header
@@ -89,7 +90,7 @@ def errors_of(operation: Described) -> tuple[type[RunyardError], ...]:
     if not isinstance(operation, OpenOperation):
         common += [InvalidArgs, Unauthenticated, StoreUnavailable, NotReady]
     if operation.body is not None:
-        common += [PayloadTooLarge]
+        common += [PayloadTooLarge, UnsupportedMediaType]
     return (*common, *operation.errors)
 
 

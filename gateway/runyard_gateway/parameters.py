@@ -6,11 +6,13 @@ The declaration checks what a request has and is what the OpenAPI document says 
 import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
 from runyard.errors import InvalidArgs
-from runyard.text import clean_text
+from runyard.text import clean_text, is_clean
+from runyard_gateway.bodies import UNSTORABLE_TEXT
 
 METADATA = "metadata."
 METADATA_FILTERS_MAX = 10
@@ -41,9 +43,11 @@ class Parameter:
 @dataclass(frozen=True, kw_only=True)
 class Text(Parameter):
     def read(self, request: Request) -> str | None:
-        """Clean, like all that is stored and that it is compared with."""
+        """Raises `InvalidArgs` naming the parameter when it is what no store holds."""
         given = self.given(request)
-        return None if given is None else clean_text(given)
+        if given is not None and not is_clean(given):
+            raise InvalidArgs(f"{self.name}: {UNSTORABLE_TEXT}", fields=[self.name])
+        return given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +119,8 @@ class MetadataFilter(Parameter):
         """The values by their keys.
 
         Raises:
-            InvalidArgs: a key without a name, with a quote or a backslash in it, or given twice; too many of them.
+            InvalidArgs: a key without a name, with a quote or a backslash in it, or given twice; too many of them; what
+                no store holds.
         """
         given = [(name, value) for name, value in request.query_params.multi_items() if self.covers(name)]
         names = [name for name, _ in given]
@@ -127,11 +132,17 @@ class MetadataFilter(Parameter):
             raise InvalidArgs(
                 f"at most {METADATA_FILTERS_MAX} parameters may begin with {METADATA}", fields=sorted(names)
             )
-        return {clean_text(name.removeprefix(METADATA)): clean_text(value) for name, value in given}
+        if unclean := sorted(clean_text(name) for name, value in given if not is_clean(name + value)):
+            raise InvalidArgs(f"{unclean[0]}: {UNSTORABLE_TEXT}", fields=unclean)
+        return {name.removeprefix(METADATA): value for name, value in given}
 
 
 def check_query(request: Request, known: tuple[Parameter, ...]) -> None:
-    """Raises `InvalidArgs` for a parameter of the query that is none of these."""
+    """Raises `InvalidArgs` for a parameter of the query that is none of these, and for a query that is no UTF-8."""
+    try:
+        parse_qsl(request.url.query, keep_blank_values=True, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidArgs("the query is not UTF-8") from None
     of_query = [parameter for parameter in known if parameter.place == "query"]
     unknown = sorted(name for name in request.query_params if not any(it.covers(name) for it in of_query))
     if unknown:

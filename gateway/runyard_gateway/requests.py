@@ -1,11 +1,11 @@
-"""What a request may say: bodies and headers, checked before anything is stored. Queries are in `parameters.py`."""
+"""What a request may say: bodies and headers, checked before anything is stored. Queries are in `parameters.py`, what a
+body is before it says anything in `bodies.py`.
+"""
 
-import json
 import re
 from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
-from math import isfinite
 from typing import Annotated, Any, Literal, TypeVar
 
 import orjson
@@ -14,23 +14,18 @@ from pydantic.alias_generators import to_camel
 from starlette.requests import Request
 
 from runyard.db.idempotency import CallKey
-from runyard.errors import Forbidden, InputRequired, InvalidArgs, PayloadTooLarge
+from runyard.errors import Forbidden, InputRequired, InvalidArgs
 from runyard.history import HistoryMessage, check_user_blocks
-from runyard.text import NAME_MAX, NAME_RULE, clean_json, is_name
+from runyard.text import NAME_MAX, NAME_RULE, is_name
 from runyard_gateway.auth.principal import Principal
+from runyard_gateway.bodies import PROBLEMS_MAX, WRONG_EVERYWHERE, as_object, check_media_type, read_raw
 
 METADATA_MAX_BYTES = 16_384
 CONTEXT_MAX_BYTES = 65_536
 TITLE_MAX = 512
-NESTING_MAX = 100
-"""orjson writes 254 levels, and answers wrap what a caller sent in levels of their own."""
-
 WAIT_MAX_S = 60
 CALL_KEY_MAX = 255
 MESSAGES_MAX = 1000
-PROBLEMS_MAX = 100
-"""Beyond, what is wrong with a body is not told one by one: it may be so in as many places as the body has bytes."""
-
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?:$|[,;])", re.IGNORECASE)
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -200,32 +195,18 @@ def _checked_input(given: str | list[dict[str, Any]] | None) -> str | list[dict[
 
 
 async def read_body(request: Request, model: type[Model], *, limit_bytes: int) -> Model:
-    """The JSON body, cleaned and checked; an empty body is `{}`.
+    """The JSON body, checked; an empty body is `{}`.
 
     Raises:
         PayloadTooLarge: it has more bytes than allowed; what is over is not read.
-        InvalidArgs: it is no JSON object, has an unknown field, or a field of the wrong type. `fields` names them.
+        UnsupportedMediaType: it is said to be something else than JSON.
+        InvalidArgs: it is no JSON object, has an unknown field, a field of the wrong type, or what no store would hold.
+            `fields` names them.
     """
-    return checked_body(await read_object(request, limit_bytes=limit_bytes), model)
-
-
-async def read_object(request: Request, *, limit_bytes: int) -> dict[str, Any]:
-    """The same, of no certain shape."""
-    raw = bytearray()
-    _check_size(int(request.headers.get("content-length", 0)), limit_bytes)
-    async for chunk in request.stream():
-        raw += chunk
-        _check_size(len(raw), limit_bytes)
-    try:
-        decoded = _decode(bytes(raw) or b"{}")
-    except (ValueError, RecursionError) as error:
-        raise InvalidArgs("the body is not valid JSON, or holds a number that is too large") from error
-    if _nests_deeper(decoded, NESTING_MAX):
-        raise InvalidArgs(f"the body nests deeper than {NESTING_MAX} levels")
-    body = clean_json(decoded)
-    if not isinstance(body, dict):
-        raise InvalidArgs("the body must be a JSON object")
-    return body
+    raw = await read_raw(request, limit_bytes=limit_bytes)
+    if raw:
+        check_media_type(request)
+    return checked_body(as_object(raw), model)
 
 
 def checked_body(body: dict[str, Any], model: type[Model]) -> Model:
@@ -234,49 +215,11 @@ def checked_body(body: dict[str, Any], model: type[Model]) -> Model:
         return model.model_validate(body)
     except ValidationError as error:
         if error.error_count() > PROBLEMS_MAX:
-            raise InvalidArgs("most of the body is wrong: unknown fields, or values of the wrong type") from None
+            raise InvalidArgs(f"{WRONG_EVERYWHERE}: unknown fields, or values of the wrong type") from None
         named = [(_field(item["loc"]), item) for item in error.errors()]
         problems = [_explain(name, item["type"], item["msg"]) for name, item in named]
         fields = sorted({name for name, _ in named if name})
         raise InvalidArgs("; ".join(dict.fromkeys(problems)), fields=fields) from None
-
-
-def _check_size(size_bytes: int, limit_bytes: int) -> None:
-    if size_bytes > limit_bytes:
-        raise PayloadTooLarge(f"the body is larger than {limit_bytes} bytes", limitBytes=limit_bytes)
-
-
-def _decode(raw: bytes) -> Any:
-    """Any JSON text (RFC 8259). orjson refuses half of a surrogate pair, which JavaScript's JSON.stringify writes.
-
-    Raises:
-        ValueError: it is none.
-        RecursionError: it nests too deep to be read.
-    """
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        return json.loads(raw.decode(), parse_constant=_refuse_constant, parse_float=_finite)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(digits: str) -> float:
-    """A number that no double holds would be stored as null (RFC 8259, section 6)."""
-    if not isfinite(number := float(digits)):
-        raise ValueError("a number is too large")
-    return number
-
-
-def _nests_deeper(value: Any, levels: int) -> bool:
-    match value:
-        case dict():
-            return levels == 0 or any(_nests_deeper(item, levels - 1) for item in value.values())
-        case list():
-            return levels == 0 or any(_nests_deeper(item, levels - 1) for item in value)
-    return False
 
 
 def _field(location: tuple[int | str, ...]) -> str:

@@ -207,6 +207,13 @@ class PayloadTooLarge(CallerError):
     status = 413
 
 
+class UnsupportedMediaType(CallerError):
+    """The body is said to be something else than JSON."""
+
+    code = "UNSUPPORTED_MEDIA_TYPE"
+    status = 415
+
+
 # A part is away ----------------------------------------------------------------------------------------------------
 
 

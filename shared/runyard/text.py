@@ -1,7 +1,8 @@
 """The one cleaner that text from outside passes before it reaches database, stream or model.
 
 PostgreSQL holds no U+0000 in text and no NaN in JSON; UTF-8 holds no lone surrogates; orjson holds no integer beyond
-64 bits. All of them arrive from tools, models and users, and each must not cost a run.
+64 bits. All of them arrive from tools and models, and each must not cost a run. Callers who send them are refused
+instead (`runyard_gateway.bodies`): they can still say what they meant.
 """
 
 import math
@@ -15,14 +16,19 @@ NAME_RULE = f"a name of 1 to {NAME_MAX} printable characters"
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
+
+INTEGERS = range(-(2**63), 2**64)
+"""Those that every part writes as a number."""
+
+
+def is_clean(text: str) -> bool:
+    """Whether `clean_text` would leave it as it is."""
+    return ("\x00" not in text) if text.isascii() else _UNSTORABLE.search(text) is None
 
 
 def clean_text(text: str) -> str:
     """NUL and lone surrogates replaced by U+FFFD; anything else, a literal backslash-u0000 included, as it is."""
-    if text.isascii() and "\x00" not in text:
-        return text
-    if _UNSTORABLE.search(text) is None:
+    if is_clean(text):
         return text
     # A pair of surrogates in a Python string is one character that was split (e.g. by a JSON reader): join it first.
     joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -39,7 +45,7 @@ def clean_json(value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return value if _INT_MIN <= value <= _INT_MAX else str(value)
+        return value if value in INTEGERS else str(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):

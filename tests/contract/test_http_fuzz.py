@@ -22,6 +22,7 @@ from tests.integration.fixtures import on_sqlite
 from tests.integration.stack import Stack
 
 from runyard_gateway.operations import Described
+from runyard_gateway.parameters import SINCE, Text
 from runyard_gateway.routes import OPERATIONS
 
 pytestmark = [pytest.mark.anyio, on_sqlite]
@@ -53,9 +54,10 @@ with_a_body = pytest.mark.parametrize(
 
 
 def stored(stack: Stack) -> list[Any]:
-    """What a call may create."""
-    tables = ("agent_runs", "agent_invocations", "agent_inputs")
-    return [list(stack.execute(f"SELECT count(*) FROM {table}")[0]) for table in tables]
+    """What a call may create, and what it may change of a run."""
+    tables = ("agent_runs", "agent_invocations", "agent_inputs", "agent_messages", "idempotency_keys")
+    counts: list[Any] = [list(stack.execute(f"SELECT count(*) FROM {table}")[0]) for table in tables]
+    return counts + sorted(map(list, stack.execute("SELECT id, status, title, metadata FROM agent_runs")))
 
 
 async def names_for(operation: Described, api: Api) -> dict[str, str]:
@@ -116,11 +118,17 @@ HOSTILE: Mapping[str, bytes] = {
     "huge-number": b'{"input": "x", "maxSteps": 1e999}',
     "huge-integer": b'{"input": "x", "maxSteps": ' + b"9" * 5000 + b"}",
     "huge-in-metadata-float": b'{"input": "x", "agent": "unserved", "metadata": {"n": -1e999}}',
+    "integer-of-65-bits": b'{"input": "x", "agent": "unserved", "metadata": {"n": 18446744073709551616}}',
     "huge-in-metadata": b'{"input": "x", "agent": "unserved", "metadata": {"n": ' + b"9" * 5000 + b"}}",
     "no-utf-8": b'{"input": "\xff"}',
     "utf-16": '{"input": "x"}'.encode("utf-16"),
     "bom": b'\xef\xbb\xbf{"input": "x"}',
     "deep": b'{"input": "x", "metadata": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001,
+    "deeper-than-any-reader": b"[" * 100_000,
+    "twice": b'{"input": "x", "agent": "unserved", "title": "a", "title": "b"}',
+    "twice-within": b'{"input": "x", "agent": "unserved", "metadata": {"a": 1, "a": 2}}',
+    "a-raw-nul": b'{"input": "a\x00b"}',
+    "form": b"input=x&agent=unserved",
     "many-fields": json.dumps({f"f{number}": 1 for number in range(5000)}).encode(),
     "field-named-badly": b'{"\\u0000\\ud800": 1}',
     "nothing-to-say": b'{"input": ""}',
@@ -136,9 +144,44 @@ async def test_hostile_bodies_are_refused(stack: Stack, operation: Described) ->
     path = operation.path.format(**await names_for(operation, api))
     before = stored(stack)
     for name, body in HOSTILE.items():
-        response = await api.call(operation.method, path, content=body)
+        response = await api.call(operation.method, path, content=body, headers={"Idempotency-Key": name})
         assert 400 <= response.status_code < 500, (name, response.text)
+        assert response.json()["error"]["code"], name
         assert stored(stack) == before, name
+
+
+DIRTY = {"nul": "a\0b", "half-a-pair": "\ud83d", "key": {"a\0": 1}, "within": [{"a": ["fine", {"b": "\udc00"}]}]}
+
+
+@with_a_body
+async def test_text_that_no_store_holds_is_refused_by_the_name_of_its_field(stack: Stack, operation: Described) -> None:
+    """In every field of every body, whatever its type."""
+    api = stack.gateway.user()
+    path = operation.path.format(**await names_for(operation, api))
+    before = stored(stack)
+    assert operation.body is not None
+    for field in [info.alias or name for name, info in operation.body.model_fields.items()] or ["anything"]:
+        for name, dirty in DIRTY.items():
+            body = json.dumps({field: dirty})  # in ASCII, with escapes
+            response = await api.call(operation.method, path, content=body, headers={"Idempotency-Key": field})
+            assert response.status_code == 400, (field, name, response.text)
+            error = response.json()["error"]
+            assert error["code"] == "INVALID_ARGS"
+            named = f"{field}.{next(iter(dirty))}".replace("\0", "\ufffd") if field == "as" and name == "key" else field
+            assert error["fields"] == [named]
+    assert stored(stack) == before
+
+
+@with_a_body
+async def test_what_is_said_to_be_no_json_is_not_read(stack: Stack, operation: Described) -> None:
+    api = stack.gateway.user()
+    path = operation.path.format(**await names_for(operation, api))
+    before = stored(stack)
+    for media_type in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "x"):
+        body = b'{"input": "x", "agent": "unserved"}'
+        response = await api.call(operation.method, path, content=body, headers={"Content-Type": media_type})
+        assert (response.status_code, response.json()["error"]["code"]) == (415, "UNSUPPORTED_MEDIA_TYPE")
+    assert stored(stack) == before
 
 
 HOSTILE_NAMES = (
@@ -165,10 +208,25 @@ async def test_hostile_parameters_are_refused_or_mean_nothing(stack: Stack, oper
     api = stack.gateway.user()
     path = operation.path.format(**await names_for(operation, api))
     headers = {"Last-Event-ID": "9" * 400, "Prefer": "wait=99999999999999999999999, wait=-1", "Accept": ";;,q=,*"}
-    values = ("", "\0", "9" * 400, "-1", "1.5", "٣", "🙂", "a" * 5000)
+    values = ("", "9" * 400, "-1", "1.5", "٣", "🙂", "a" * 5000)
     for parameter in [it for it in operation.parameters if it.place == "query"]:
         for value in values:
             response = await api.call(operation.method, path, params={parameter.name: value}, headers=headers)
             assert response.status_code < 500, (parameter.name, value, response.text)
     response = await api.call(operation.method, path, params={"unknown\0": "x"})
     assert response.status_code == 400
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [it for it in OPERATIONS if any(isinstance(parameter, Text) for parameter in it.parameters)],
+    ids=lambda it: f"{it.method} {it.path}",
+)
+async def test_parameters_that_no_store_holds_are_named(stack: Stack, operation: Described) -> None:
+    api = stack.gateway.user()
+    path = operation.path.format(**await names_for(operation, api))
+    for name in [it.name for it in operation.parameters if isinstance(it, Text) and it is not SINCE]:
+        response = await api.call(operation.method, path, params={name: "a\0b"})
+        assert (response.status_code, response.json()["error"]["fields"]) == (400, [name])
+    response = await api.call(operation.method, f"{path}?since=%FF")
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "INVALID_ARGS")

@@ -201,26 +201,19 @@ async def test_blocks_reach_transcript_and_model_as_they_are(stack: Stack) -> No
     assert stack.standin.calls[0].messages[0]["content"] == blocks
 
 
-@pytest.mark.parametrize(
-    ("text", "stored"),
-    [
-        ("a\0b", "a\N{REPLACEMENT CHARACTER}b"),
-        ("half \ud83d", "half \N{REPLACEMENT CHARACTER}"),
-        ("as it is: \\u0000 \N{FAMILY} \r\n\u2028", "as it is: \\u0000 \N{FAMILY} \r\n\u2028"),
-    ],
-    ids=["NUL", "half a surrogate pair", "the rest"],
-)
-async def test_what_no_store_holds_is_replaced_at_the_door(stack: Stack, text: str, stored: str) -> None:
+async def test_text_is_stored_as_it_was_sent(stack: Stack) -> None:
+    """A7: the literal six characters of an escape, and what else only looks as if no store held it."""
     stack.standin.answers(says("x"))
     api = stack.gateway.user()
+    text = "as it is: \\u0000 \\ud800 \N{FAMILY} \r\n\u2028\x01\ufffd"
     body = json.dumps({"input": text, "title": text, "metadata": {text: text}})  # in ASCII, with escapes
     response = await api.call("POST", "/v1/agents/talker/runs", content=body)
     assert response.status_code == 202, response.text
     run = await api.settled(response.json()["invocationId"])
-    assert (await api.messages(run["runId"]))[0]["content"] == stored
+    assert (await api.messages(run["runId"]))[0]["content"] == text
     shown = (await api.get(f"/v1/runs/{run['runId']}")).json()
-    assert (shown["title"], shown["metadata"]) == (stored, {stored: stored})
-    assert stack.standin.calls[0].messages[0]["content"] == stored
+    assert (shown["title"], shown["metadata"]) == (text, {text: text})
+    assert stack.standin.calls[0].messages[0]["content"] == text
 
 
 @pytest.mark.parametrize(

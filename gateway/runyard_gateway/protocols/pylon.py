@@ -18,7 +18,6 @@ from runyard.errors import (
     CallerError,
     Forbidden,
     FunctionNotFound,
-    InvalidArgs,
     PayloadTooLarge,
     RateLimited,
     RunNotFound,
@@ -36,6 +35,7 @@ from runyard_gateway.answers import json_answer
 from runyard_gateway.auth.acting import acting
 from runyard_gateway.auth.authenticator import unauthenticated
 from runyard_gateway.auth.principal import NOBODY, Identity, Principal
+from runyard_gateway.bodies import NoJsonObject, as_object, read_raw
 from runyard_gateway.calls import new_turn
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.gateway import Gateway
@@ -48,7 +48,6 @@ from runyard_gateway.requests import (
     address_of,
     checked_body,
     cursor_of,
-    read_object,
     wants,
 )
 from runyard_gateway.routes.functions import function_turn, is_let_in
@@ -155,10 +154,11 @@ async def _callable(gateway: Gateway, name: str, principal: Principal) -> KnownA
 
 
 async def _read(gateway: Gateway, request: Request) -> dict[str, Any]:
-    """The body; what is no JSON object is `{}`."""
+    """The body; what is no JSON object is `{}`. Raises `PayloadTooLarge`, `InvalidArgs`: what no store would hold."""
+    raw = await read_raw(request, limit_bytes=gateway.settings.body_max_bytes)
     try:
-        return await read_object(request, limit_bytes=gateway.settings.body_max_bytes)
-    except InvalidArgs:
+        return as_object(raw)
+    except NoJsonObject:
         return {}
 
 

@@ -2,6 +2,12 @@
 
 import { fromResponse, unreachable } from "./failure.js";
 
+/** A body in JSON. What no store holds, half a pair of surrogates for one, is nothing that a reader can have meant. */
+const asJson = (body) =>
+  JSON.stringify(body, (_, value) =>
+    typeof value === "string" ? value.replaceAll("\0", "\ufffd").toWellFormed() : value,
+  );
+
 /** Of a call with an `Idempotency-Key`. */
 const SENT_IN_VAIN = "The gateway gave no answer. Send it again as it is: it is not taken twice.";
 
@@ -34,7 +40,7 @@ export class Api {
       method: "POST",
       silence: SENT_IN_VAIN,
       headers: { Accept: "text/event-stream", "Content-Type": "application/json", "Idempotency-Key": key },
-      body: JSON.stringify(body),
+      body: asJson(body),
       signal: reading.signal,
     });
     if (signal.aborted) reading.abort();
@@ -48,7 +54,7 @@ export class Api {
       method: "POST",
       silence: SENT_IN_VAIN,
       headers: { "Content-Type": "application/json", "Idempotency-Key": key },
-      body: JSON.stringify({ input }),
+      body: asJson({ input }),
     });
     return this._read(response);
   }

@@ -1,0 +1,157 @@
+"""What a request's body has to be: one JSON object, of text and numbers that every store holds as they are.
+
+What no store would hold is refused, and never changed: whoever sent it can still say what they meant (ADR 0009).
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from math import inf, isfinite
+from typing import Any
+
+from starlette.requests import Request
+
+from runyard.errors import InvalidArgs, PayloadTooLarge, UnsupportedMediaType
+from runyard.text import INTEGERS, clean_text, is_clean
+from runyard_gateway.answers import JSON
+
+NESTING_MAX = 100
+"""orjson writes 254 levels, and answers wrap what a caller sent in levels of their own."""
+
+DIGITS_MAX = 20
+"""Of 64 bits. `int` refuses some thousands of them by an error of its own."""
+
+PROBLEMS_MAX = 100
+"""Beyond, what is wrong with a body is not told one by one: it may be so in as many places as the body has bytes."""
+
+WRONG_EVERYWHERE = "most of the body is wrong"
+UNSTORABLE_TEXT = "text cannot hold U+0000 or half of a surrogate pair"
+
+_TOO_LARGE = "a number is too large"
+_TOO_DEEP = f"nests deeper than {NESTING_MAX} levels"
+_TWICE = "a name is given twice in one object"
+
+
+class NoJsonObject(InvalidArgs):
+    """The body cannot be read at all, or is another value than an object."""
+
+
+class _Ambiguous(dict[str, Any]):
+    """An object in which a name stands twice: readers differ in which one they take (RFC 8259, section 4)."""
+
+    twice: str
+
+
+async def read_raw(request: Request, *, limit_bytes: int) -> bytes:
+    """Raises `PayloadTooLarge`: it has more bytes than allowed; what is over is not read."""
+    raw = bytearray()
+    _check_size(int(request.headers.get("content-length", 0)), limit_bytes)
+    async for chunk in request.stream():
+        raw += chunk
+        _check_size(len(raw), limit_bytes)
+    return bytes(raw)
+
+
+def check_media_type(request: Request) -> None:
+    """Raises `UnsupportedMediaType`: the body is said to be something else than JSON."""
+    given = request.headers.get("content-type", JSON)
+    media_type = given.partition(";")[0].strip().lower()
+    if media_type != JSON and not media_type.endswith("+json"):
+        raise UnsupportedMediaType(f"send JSON, with Content-Type: {JSON}")
+
+
+def as_object(raw: bytes) -> dict[str, Any]:
+    """The JSON object that it is; no bytes at all are an empty one.
+
+    Raises:
+        NoJsonObject
+        InvalidArgs: some of it no store would hold. `fields` names where.
+    """
+    try:
+        body = _decode(raw or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise NoJsonObject("the body is not valid JSON in UTF-8") from error
+    if not isinstance(body, dict):
+        raise NoJsonObject("the body must be a JSON object")
+    problems = {clean_text(field): problem for field, value in _fields(body) if (problem := _problem_of(field, value))}
+    if len(problems) > PROBLEMS_MAX:
+        raise InvalidArgs(WRONG_EVERYWHERE)
+    if problems:
+        told = "; ".join(f"{field}: {problem}" for field, problem in problems.items())
+        raise InvalidArgs(told, fields=sorted(problems))
+    return body
+
+
+def _check_size(size_bytes: int, limit_bytes: int) -> None:
+    if size_bytes > limit_bytes:
+        raise PayloadTooLarge(f"the body is larger than {limit_bytes} bytes", limitBytes=limit_bytes)
+
+
+def _decode(raw: bytes) -> Any:
+    """A number that is too large becomes infinity, which no JSON text can say, so that its field can be named.
+
+    Raises:
+        ValueError: it is no JSON text (RFC 8259).
+        RecursionError: it nests too deep to be read.
+    """
+    return json.loads(
+        raw.decode(),
+        object_pairs_hook=_object,
+        parse_constant=_refuse_constant,
+        parse_float=float,
+        parse_int=_whole_number,
+    )
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) == len(pairs):
+        return made
+    names = [name for name, _ in pairs]
+    ambiguous = _Ambiguous(made)
+    ambiguous.twice = next(name for at, name in enumerate(names) if name in names[:at])
+    return ambiguous
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _whole_number(digits: str) -> int | float:
+    return number if len(digits) <= DIGITS_MAX and (number := int(digits)) in INTEGERS else inf
+
+
+def _fields(body: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """By the names that errors have for them: those of the body, and of the one body within it."""
+    if isinstance(body, _Ambiguous):
+        yield body.twice, body
+    for name, value in body.items():
+        if name == "as" and type(value) is dict:
+            yield from ((f"as.{inner}", item) for inner, item in value.items())
+        else:
+            yield name, value
+
+
+def _problem_of(field: str, value: Any) -> str | None:
+    return _problem(field, 0) or _problem(value, NESTING_MAX - 1)
+
+
+def _problem(value: Any, levels: int) -> str | None:
+    """Why no store would hold it, in a caller's words; None: it would."""
+    parts: Iterable[Any]
+    match value:
+        case str():
+            return None if is_clean(value) else UNSTORABLE_TEXT
+        case float():
+            return None if isfinite(value) else _TOO_LARGE
+        case _Ambiguous():
+            return _TWICE
+        case dict():
+            parts = chain(value, value.values())
+        case list():
+            parts = value
+        case _:
+            return None
+    if not levels:
+        return _TOO_DEEP
+    return next(filter(None, (_problem(part, levels - 1) for part in parts)), None)
