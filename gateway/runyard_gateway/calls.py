@@ -100,6 +100,12 @@ class ResultOf(Protocol):
     ) -> ASGIApp: ...
 
 
+class AgainOf(Protocol):
+    """What answers a call that was sent again: `stream` is the one that it has, from the caller's cursor on."""
+
+    def __call__(self, stream: ResumedStream, principal: Principal) -> ASGIApp: ...
+
+
 def _run_stream(
     *, gateway: Gateway, accepted: Accepted, principal: Principal, request_id: RequestId, headers: dict[str, str]
 ) -> ASGIApp:
@@ -117,6 +123,10 @@ def _run_result(invocation: Invocation, run: Run, *, request_id: RequestId, head
     return json_answer(invocation_view(invocation, run), headers=headers)
 
 
+def _run_again(stream: ResumedStream, principal: Principal) -> ASGIApp:  # noqa: ARG001 - the stream has its credential
+    return stream
+
+
 async def answer_call(
     gateway: Gateway,
     request: Request,
@@ -124,6 +134,7 @@ async def answer_call(
     turn: NewTurn,
     *,
     stream_of: StreamOf = _run_stream,
+    again_of: AgainOf = _run_again,
     result_of: ResultOf = _run_result,
 ) -> ASGIApp:
     """Accept a turn and answer with the stream, the result (`Prefer: wait=N`), or 202 with `Location`."""
@@ -136,7 +147,8 @@ async def answer_call(
     headers = _call_headers(accepted, principal)
     if streams:
         if accepted.repeated:
-            answer: ASGIApp = await _stream_again(gateway, request, principal, accepted.invocation_id, headers)
+            stream = await _stream_again(gateway, request, principal, accepted.invocation_id, headers)
+            answer = again_of(stream, principal)
         else:
             answer = stream_of(
                 gateway=gateway, accepted=accepted, principal=principal, request_id=turn.request_id, headers=headers

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runyard.db import reads
 from runyard.db.records import Invocation, Run
-from runyard.errors import StoreUnavailable
+from runyard.errors import StoreUnavailable, StreamGone
 from runyard.frames import RESERVED_EVENTS, Frame, FrameEvent
 from runyard.lifecycle.accept import Accepted
 from runyard.outcomes import failure_body
@@ -17,7 +17,8 @@ from runyard_gateway.answers import json_answer
 from runyard_gateway.auth.principal import Principal
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.sse import Pulled, decode, disconnected, stream_sse
-from runyard_gateway.streaming import stream_headers, watching
+from runyard_gateway.streaming import ResumedStream, stream_headers, watching
+from runyard_gateway.tail import Position
 from runyard_gateway.views import invocation_view
 
 SILENCE_S = 15.0
@@ -53,17 +54,59 @@ class FunctionAnswer:
         await plain(scope, receive, send)
 
     async def _plain(self) -> Response | None:
-        """None: the database has gone; the stream has the end as well."""
         headers = {**self.headers, "X-Stream-Id": self.accepted.stream_id}
-        try:
-            found = await self.gateway.database.read(
-                reads.invocation_of, self.accepted.invocation_id, self.principal.scope
-            )
-        except StoreUnavailable:
-            return None
-        if found is None or found[0].settled_at is None:
-            return None
-        return settled_answer(*found, request_id=self.request_id, headers=headers)
+        invocation_id = self.accepted.invocation_id
+        return await _value(self.gateway, invocation_id, self.principal, request_id=self.request_id, headers=headers)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _AnswerAgain:
+    """To a call that was sent again: as the first one was answered. Where its frames are gone, only text is known to
+    have streamed.
+    """
+
+    stream: ResumedStream
+    principal: Principal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        streams = await self._streams(receive)
+        answer = None if streams else await self._plain()
+        await (answer or self.stream)(scope, receive, send)
+
+    async def _streams(self, receive: Receive) -> bool:
+        stream, invocation = self.stream, self.stream.invocation
+        async with watching(stream.gateway, invocation.stream_id, stream.credential, seeks=True) as tail:
+            try:
+                if await tail.seek(0) is Position.ABSENT and invocation.result is not None:
+                    return bool(invocation.result["text"])
+                return await says_something(tail, receive, is_functions_own, silence_s=SILENCE_S)
+            except StreamGone:
+                return True
+
+    async def _plain(self) -> Response | None:
+        stream, invocation = self.stream, self.stream.invocation
+        headers = {**stream.headers, "X-Stream-Id": invocation.stream_id}
+        return await _value(
+            stream.gateway, invocation.id, self.principal, request_id=stream.request_id, headers=headers
+        )
+
+
+def answer_again(stream: ResumedStream, principal: Principal) -> ASGIApp:
+    """Who has a frame of it already reads on."""
+    return stream if stream.cursor else _AnswerAgain(stream=stream, principal=principal)
+
+
+async def _value(
+    gateway: Gateway, invocation_id: str, principal: Principal, *, request_id: str, headers: Mapping[str, str]
+) -> Response | None:
+    """None: the database has gone; the stream has the end as well."""
+    try:
+        found = await gateway.database.read(reads.invocation_of, invocation_id, principal.scope)
+    except StoreUnavailable:
+        return None
+    if found is None or found[0].settled_at is None:
+        return None
+    return settled_answer(*found, request_id=request_id, headers=headers)
 
 
 def settled_answer(invocation: Invocation, run: Run, *, request_id: str, headers: Mapping[str, str]) -> Response:

@@ -151,10 +151,85 @@ async def test_a_call_under_a_key_is_made_once(stack: Stack) -> None:
     assert first.json() == again.json()
     assert again.headers["idempotent-replayed"] == "true"
     refused(await call(api, "add", headers, first=1, second=2), 409, "IDEMPOTENCY_MISMATCH")
-    async with api.reading(
-        "POST", "/v1/functions/add", headers=headers | STREAM, json={"input": {"first": 1, "second": 1}}
-    ) as reading:
-        assert (await reading.rest())[-1].type == "result"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "status"),
+    [("add", {"first": 1, "second": 1}, 200), ("refuse", {"status": 404}, 404), ("fail", {}, 500)],
+)
+async def test_a_call_that_did_not_stream_does_not_when_it_is_sent_again(
+    stack: Stack, unique: str, name: str, given: Any, status: int
+) -> None:
+    """Whether its frames are kept or gone. Who has a frame of it reads on."""
+    api, headers = stack.gateway.user(), STREAM | {"Idempotency-Key": unique}
+    first = await call(api, name, headers, **given)
+    assert (first.status_code, first.headers["content-type"]) == (status, "application/json")
+    stream_id = first.headers["x-stream-id"]
+    await replay(api, stream_id)  # it has been closed
+    for drop_frames in (None, stack.drop_frames):
+        if drop_frames is not None:
+            drop_frames(stream_id)
+        again = await call(api, name, headers, **given)
+        assert (again.status_code, without_id(again.json())) == (status, without_id(first.json()))
+        assert (again.headers["idempotent-replayed"], again.headers["x-stream-id"]) == ("true", stream_id)
+    reading_on = {**headers, "Last-Event-ID": "1"}
+    body = {"input": given}
+    async with api.reading("POST", f"/v1/functions/{name}", headers=reading_on, json=body) as reading:
+        assert (await reading.rest())[-1].type == ("result" if status == 200 else "error")
+
+
+def without_id(body: dict[str, Any]) -> dict[str, Any]:
+    return {**body, "error": {**body["error"], "requestId": None}} if body.get("error") else body
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [("recite", {"words": ["a", "b"]}), ("announce", {"name": "ding"}), ("refuse", {"status": 404, "saying": "Hm"})],
+)
+async def test_a_call_that_streamed_does_when_it_is_sent_again(
+    stack: Stack, unique: str, name: str, given: Any
+) -> None:
+    api, headers, body = stack.gateway.user(), STREAM | {"Idempotency-Key": unique}, {"input": given}
+
+    def calling() -> Any:
+        return api.reading("POST", f"/v1/functions/{name}", headers=headers, json=body)
+
+    async with calling() as first:
+        events = await first.rest()
+    async with calling() as again:
+        assert again.response.headers["idempotent-replayed"] == "true"
+        assert await again.rest() == events
+    if first.text:
+        stack.drop_frames(first.stream_id)
+        async with calling() as from_rows:
+            await from_rows.rest()
+            assert from_rows.text == first.text
+
+
+async def test_a_call_that_is_sent_again_while_it_runs_waits_for_its_first_words(stack: Stack, unique: str) -> None:
+    api, headers = stack.gateway.user(), STREAM | {"Idempotency-Key": unique}
+    body = {"input": {"words": ["ready, ", "go"], "gate": unique}}
+
+    def calling() -> Any:
+        return api.reading("POST", "/v1/functions/recite", headers=headers, json=body)
+
+    async with calling() as first, calling() as again:
+        await first.until_text("ready, ")
+        await again.until_text("ready, ")
+        stack.open_gate(unique)
+        assert await again.rest() == await first.rest()
+
+
+async def test_a_call_that_is_sent_again_when_its_first_frames_are_gone_streams_its_text(
+    stack: Stack, unique: str
+) -> None:
+    api, headers = stack.gateway.user(), STREAM | {"Idempotency-Key": unique}
+    body = {"input": {"words": ["one ", "two ", "three"]}}
+    for _ in range(2):
+        async with api.reading("POST", "/v1/functions/recite", headers=headers, json=body) as reading:
+            await reading.rest()
+            assert reading.text == "one two three"
+        stack.trim_frames(reading.stream_id, first=reading.events[-2].seq)
 
 
 async def test_a_call_can_be_cancelled(stack: Stack, unique: str) -> None:

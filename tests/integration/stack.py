@@ -188,6 +188,12 @@ class Stack:
         key = f"{self.backing.prefix}:stream:{stream_id}"
         assert self.redis.delete(key, f"{key}:meta") == 2
 
+    def trim_frames(self, stream_id: str, *, first: int) -> None:
+        """As if the budget had taken those before."""
+        key = f"{self.backing.prefix}:stream:{stream_id}"
+        self.redis.xtrim(key, minid=str(first))
+        self.redis.hset(f"{key}:meta", "first", first)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gateway:

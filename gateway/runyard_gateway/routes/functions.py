@@ -27,7 +27,7 @@ from runyard_gateway.auth.principal import Identity, Principal
 from runyard_gateway.calls import CALL_ANSWERS, CALL_PARAMETERS, answer_call
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.failures import request_id_of
-from runyard_gateway.function_answer import FunctionAnswer, settled_answer
+from runyard_gateway.function_answer import FunctionAnswer, answer_again, settled_answer
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.operations import Operation, anybody
 from runyard_gateway.requests import CallFunction, call_key, read_body
@@ -43,7 +43,15 @@ async def call_function(gateway: Gateway, request: Request, principal: Principal
     identity = acting(principal, body.act_as)
     check_may_run(function, identity)
     turn = function_turn(request, principal, function, body, identity)
-    return await answer_call(gateway, request, principal, turn, stream_of=FunctionAnswer, result_of=settled_answer)
+    return await answer_call(
+        gateway,
+        request,
+        principal,
+        turn,
+        stream_of=FunctionAnswer,
+        again_of=answer_again,
+        result_of=settled_answer,
+    )
 
 
 async def _callable_function(gateway: Gateway, name: str, principal: Principal) -> KnownAgent:
