@@ -38,6 +38,12 @@ async def refused(api: Api, method: str, path: str, **more: Any) -> None:
     assert int(response.headers["retry-after"]) >= 1
 
 
+async def refused_in_pylon(api: Api, method: str, path: str, **more: Any) -> None:
+    response = await api.call(method, path, headers=STREAM, **more)
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "STREAM_OVERLOADED")
+    assert int(response.headers["retry-after"]) >= 1
+
+
 async def test_a_user_has_so_many_streams_and_no_more(stack: Stack, unique: str) -> None:
     async with (
         stack.starting_gateway(RUNYARD_STREAMS_PER_USER=str(LIMIT)) as gateway,
@@ -45,9 +51,9 @@ async def test_a_user_has_so_many_streams_and_no_more(stack: Stack, unique: str)
     ):
         api, other = gateway.bearer(token(unique, rooms=["lobby"])), gateway.user()
         started = [await api.start("unserved") for _ in range(LIMIT)]
-        for run in started:
-            reading = await open_.enter_async_context(api.resuming(run["streamId"]))
-            await reading.opened()
+        for run, path in zip(started, ("/v1/streams", "/api/fn-streams"), strict=True):
+            reading = await open_.enter_async_context(api.reading("GET", f"{path}/{run['streamId']}"))
+            assert reading.response.status_code == 200
         before = len((await api.get("/v1/runs")).json()["items"])
         await refused(api, "POST", "/v1/agents/unserved/runs", json={"input": "x"})
         await refused(api, "POST", f"/v1/runs/{started[0]['runId']}/input", json={"input": "x"})
@@ -56,8 +62,12 @@ async def test_a_user_has_so_many_streams_and_no_more(stack: Stack, unique: str)
         await refused(api, "GET", f"/v1/runs/{started[0]['runId']}/stream")
         await refused(api, "GET", "/v1/feed")
         await refused(api, "GET", "/v1/rooms/lobby")
+        await refused_in_pylon(api, "POST", "/api/fn/unserved", json={"input": "x"})
+        await refused_in_pylon(api, "POST", "/api/fn/add", json={"first": 1, "second": 2})
+        await refused_in_pylon(api, "GET", f"/api/fn-streams/{started[0]['streamId']}")
         assert len((await api.get("/v1/runs")).json()["items"]) == before
         await api.start("unserved")  # it is streams that are counted
+        assert (await api.post("/api/fn/add", {"first": 1, "second": 2})).json() == 3
         async with (
             other.streaming("unserved") as theirs,
             stack.gateway.bearer(token_of(api)).streaming("unserved") as there,

@@ -154,6 +154,16 @@ async def test_a_body_that_cannot_be_read_is_an_empty_one(stack: Stack) -> None:
         refused(response, 400, "AGENT_INPUT_REQUIRED")
 
 
+async def test_what_no_store_holds_is_refused(stack: Stack) -> None:
+    """It is not taken for an empty body: a function would act on what nobody said."""
+    api = stack.gateway.user()
+    for name, body in (("talker", {"input": "a\0"}), ("add", {"first": 2**64, "second": 1}), ("who", {"x": "\ud800"})):
+        content = json.dumps(body)
+        error = refused(await api.call("POST", f"/api/fn/{name}", content=content), 400, "INVALID_ARGS")
+        assert error["message"].startswith(next(iter(body)))
+    assert (await api.get("/v1/runs")).json()["items"] == []
+
+
 async def test_a_run_that_fails_is_told_with_its_code(stack: Stack) -> None:
     stack.standin.answers(refuses(400), refuses(400))
     api = stack.gateway.user()

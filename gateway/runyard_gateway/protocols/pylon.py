@@ -39,6 +39,7 @@ from runyard_gateway.bodies import NoJsonObject, as_object, read_raw
 from runyard_gateway.calls import new_turn
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.gateway import Gateway
+from runyard_gateway.open_streams import reader_behind, reader_of
 from runyard_gateway.operations import ForeignOperation
 from runyard_gateway.protocols.pylon_answers import STREAM_ID, PylonAnswer, PylonResumed, stream_headers
 from runyard_gateway.protocols.pylon_frames import NO_USAGE, told_error
@@ -80,17 +81,18 @@ async def call(gateway: Gateway, request: Request, principal: Principal) -> ASGI
         turn = function_turn(request, principal, target, called, acting(principal, None))
     else:
         turn = await _agent_turn(gateway, request, principal, target, body)
+    may_stream = wants(request) == "stream"
+    reader = reader_of(turn.tenant_id, turn.user_id, request)
+    if may_stream:
+        gateway.open_streams.check(reader)
     await _take(gateway, request, principal)
     accepted = await accept(gateway, turn)
     if accepted.is_steering:
         return _queued(request, accepted)
-    return PylonAnswer(
-        gateway=gateway,
-        accepted=accepted,
-        principal=principal,
-        is_function=is_function,
-        may_stream=wants(request) == "stream",
+    answer = PylonAnswer(
+        gateway=gateway, accepted=accepted, principal=principal, is_function=is_function, may_stream=may_stream
     )
+    return gateway.open_streams.counted(reader, answer) if may_stream else answer
 
 
 async def resume(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
@@ -99,13 +101,16 @@ async def resume(gateway: Gateway, request: Request, principal: Principal) -> AS
         found = await gateway.database.read(reads.invocation_of_stream, request.path_params["id"], scope)
         if found is not None:
             invocation, run = found
-            return PylonResumed(
+            reader = reader_behind(principal, request, owner=(run.tenant_id, run.user_id))
+            gateway.open_streams.check(reader)
+            answer = PylonResumed(
                 gateway=gateway,
                 invocation=invocation,
                 credential=principal.credential,
                 cursor=cursor_of(request) or 0,
                 is_function=run.agent.startswith(FUNCTION_PREFIX),
             )
+            return gateway.open_streams.counted(reader, answer)
     raise StreamNotFound("Unknown or expired stream id")
 
 
