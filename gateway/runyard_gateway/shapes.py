@@ -260,9 +260,13 @@ class Member(TypedDict):
 @_described
 class Ticket(TypedDict):
     ticket: str
-    """`ticket` of the stream's query, once."""
-    streamId: str
+    """`ticket` of the query, once."""
     expiresAt: str
+
+
+@_described
+class StreamTicket(Ticket):
+    streamId: str
 
 
 class Status(TypedDict):

@@ -6,7 +6,7 @@ https://html.spec.whatwg.org/multipage/server-sent-events.html
 import asyncio
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import orjson
@@ -32,6 +32,9 @@ SSE_HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # nginx passes each write on at once
 )
+
+Headers = list[tuple[bytes, bytes]]
+"""As ASGI has them."""
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
@@ -74,6 +77,10 @@ def encode(frame: Frame) -> bytes:
     number = b"id: %d\n" % seq if seq else b""
     kind = b"event: %b\n" % event.encode() if event else b""
     return b"%b%bdata: %b\n\n" % (number, kind, data)
+
+
+def raw_headers(headers: Mapping[str, str]) -> Headers:
+    return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
 
 def fitting(encoded: Sequence[bytes]) -> int:

@@ -15,10 +15,8 @@ from runyard.streams.reader import StreamState
 from runyard_gateway.auth.principal import Credential
 from runyard_gateway.from_rows import committed_frames, settled_frames, trimmed_frame
 from runyard_gateway.gateway import Gateway
-from runyard_gateway.sse import SSE_HEADERS, encode, stream_sse
+from runyard_gateway.sse import SSE_HEADERS, Headers, encode, raw_headers, stream_sse
 from runyard_gateway.tail import Position, Tail
-
-Headers = list[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,7 +141,4 @@ async def _send_whole(send: Send, headers: Headers, body: bytes) -> None:
 
 
 def stream_headers(stream_id: StreamId, more: Mapping[str, str]) -> Headers:
-    return [
-        (b"x-stream-id", stream_id.encode()),
-        *((name.lower().encode(), value.encode()) for name, value in more.items()),
-    ]
+    return [(b"x-stream-id", stream_id.encode()), *raw_headers(more)]

@@ -64,11 +64,26 @@ OPEN = """async ([token, stream, types]) => {
     window.source = source;
     return cookies;
 }"""
+OPEN_BESIDE = """async ([token, paths]) => {
+    const headers = {Authorization: `Bearer ${token}`};
+    window.opened = {};
+    window.changed = [];
+    for (const path of paths) {
+        const {ticket} = await (await fetch(`${path}/tickets`, {method: "POST", headers})).json();
+        const source = new EventSource(`${path}?ticket=${ticket}`);
+        source.onopen = () => { window.opened[path] = (window.opened[path] ?? 0) + 1; };
+        source.addEventListener("run", ({data}) => window.changed.push(JSON.parse(data).status));
+        window[path] = source;
+    }
+}"""
+BESIDE = ("/v1/feed", "/v1/rooms/lobby")
 TYPES = ("message", "text", "thinking", "rewind", "status", "tool_start", "tool", "steered", "result", "error")
 
 
 async def test_it_comes_back_by_itself(stack: Stack, reader: Reader, unique: str) -> None:
-    """With a ticket, which is used by then: a gateway leaves, another one is killed, one is there for the end."""
+    """With a ticket, which is used by then: a gateway leaves, another one is killed, one is there for the end. So do
+    one on the feed and one in a room.
+    """
     first, second, third = (f"{unique}-{part}" for part in range(3))
     stack.standin.answers(says("one ", hold(first), "two ", hold(second), "three ", hold(third), "four"))
     reader.foresees("favicon.ico", "ERR_", "Failed to load resource")
@@ -81,7 +96,9 @@ async def test_it_comes_back_by_itself(stack: Stack, reader: Reader, unique: str
         await page.goto(f"{base_url}/healthz")
         token = reader.api.headers["Authorization"].removeprefix("Bearer ")
         assert await page.evaluate(OPEN, [token, stream_id, TYPES]) == "", "no script reads the cookie"
+        await page.evaluate(OPEN_BESIDE, [token, BESIDE])
         await page.wait_for_function("window.text === 'one '")
+        await page.wait_for_function("Object.keys(window.opened).length === 2")
         gateway.process.send(signal.SIGTERM)
         assert await gateway.process.exited() == 0
     stack.standin.gate(first).release()
@@ -90,8 +107,10 @@ async def test_it_comes_back_by_itself(stack: Stack, reader: Reader, unique: str
     stack.standin.gate(second).release()
     async with stack.starting_gateway(RUNYARD_PORT=str(port)):
         await page.wait_for_function("window.text === 'one two three '")
+        await page.wait_for_function("Object.values(window.opened).every((times) => times >= 2)")
         stack.standin.gate(third).release()
         await page.wait_for_function("window.source.readyState === EventSource.CLOSED")
+        await page.wait_for_function("window.changed.at(-1) === 'completed'")
         seen = await page.evaluate("window.seen")
     events = await replay(reader.api, stream_id)
     assert [event for event in seen if event[1] != "status"] == [

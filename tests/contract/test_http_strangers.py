@@ -20,7 +20,7 @@ from tests.integration.fixtures import on_sqlite
 from tests.integration.stack import Stack
 
 from runyard.db.tables import agent_calls, agent_inputs, agent_invocations, agent_messages, agent_runs, idempotency_keys
-from runyard_gateway import requests
+from runyard_gateway import paging, requests
 from runyard_gateway.operations import Operation
 from runyard_gateway.routes import OPERATIONS
 
@@ -66,6 +66,10 @@ BODY_IDS = {
     *(("ActAs", "userId"), ("ActAs", "tenantId")),
 }
 """Each has its test below, or in `test_http_services.py`."""
+
+QUERY_IDS = {"sessionId", "userId", "tenantId", "cursor"}
+"""What a query names of somebody's. `agent`, `metadata` and `status` choose among runs that the caller may see."""
+OTHER_PARAMETERS = {"agent", "status", "metadata.{key}", "limit", "order", "force", "since", "ticket"}
 
 
 def kind_of(operation: Operation, parameter: str) -> str:
@@ -308,6 +312,59 @@ async def test_a_session_in_the_body_is_the_callers_own(stack: Stack, victim: Vi
         started = await stranger.api.start(AGENT, "x", ifBusy="steer", **own)
         assert started["runId"] == response.json()["id"], stranger.name
     assert victim.rows(stack) == before
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [it for it in OPERATIONS if QUERY_IDS & {parameter.name for parameter in it.parameters}],
+    ids=lambda it: f"{it.method} {it.path}",
+)
+async def test_what_a_query_names_is_looked_up_like_what_is_nobodys(
+    stack: Stack, victim: Victim, operation: Operation
+) -> None:
+    """Of what is the caller's own: their run, a room that they may join. Users of one name are in many tenants."""
+    await victim.api.start(AGENT)
+    before = victim.rows(stack)
+    named = {
+        "sessionId": (victim.session, "nobodys"),
+        "tenantId": (victim.tenant, "nowhere"),
+        "cursor": (await victims_cursor(operation, victim), "c3VjaGxpa2U"),
+        "userId": (victim.name, "nobody"),
+    }
+    case = Case(operation=operation, foreign=frozenset())
+    for stranger in strangers(stack, victim):
+        path = case.path({}, {**await stranger.own(), "room": "lobby"})
+        for parameter in QUERY_IDS & {parameter.name for parameter in operation.parameters}:
+            found = []
+            if (stranger.name, parameter) == ("another user", "tenantId"):
+                continue  # it is theirs, too
+            for value in named[parameter]:
+                async with answer(stranger.api, case, f"{path}?{parameter}={value}") as response:
+                    status, headers, text = told(response, {})
+                    assert all(it not in text for it in victim.ids.values() if it not in {AGENT, FUNCTION, "vault"})
+                    found.append((status, headers, text.replace(value, "<value>")))
+            assert found[0] == found[1] or parameter == "userId", (stranger.name, parameter)
+    assert victim.rows(stack) == before
+
+
+async def victims_cursor(operation: Operation, victim: Victim) -> str:
+    """One that the list of what is the victim's would take."""
+    run = victim.ids["run"]
+    match operation.path.rsplit("/", 1)[-1]:
+        case "runs":
+            cursor: str = (await victim.api.get("/v1/runs", limit=1)).json()["nextCursor"]
+            return cursor
+        case "messages":
+            return paging.seal(("messages", run, "asc"), 0)
+        case "invocations":
+            return paging.seal(("invocations", run), 2**53, victim.ids["invocation"])
+        case _:
+            return ""
+
+
+def test_every_id_in_a_query_is_walked() -> None:
+    taken = {parameter.name for it in OPERATIONS for parameter in it.parameters if parameter.place == "query"}
+    assert taken == QUERY_IDS | OTHER_PARAMETERS
 
 
 async def test_no_list_shows_what_is_not_yours(stack: Stack, victim: Victim) -> None:

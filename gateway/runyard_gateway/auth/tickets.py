@@ -1,12 +1,13 @@
-"""What stands for a caller's credential on one stream, where a browser's `EventSource` can send no header.
+"""What stands for a caller's credential at one place, where a browser's `EventSource` can send no header.
 
-A **ticket** goes into the stream's URL: it opens the stream once, within a minute. Whoever asked for it, or used it,
-has a **seat**: a cookie for the path of that stream alone, with which the `EventSource` comes back by itself although
-its URL names a ticket that is used. Both are random; Redis holds who they are for, under their SHA-256, so that any
-gateway takes them. They say who calls, no more: what the caller may read is asked of the rows, as ever.
+A **ticket** goes into the URL: it opens the place (a stream, the feed, a room) once, within a minute. Whoever asked for
+it, or used it, has a **seat**: a cookie for the path of that place alone, with which the `EventSource` comes back by
+itself although its URL names a ticket that is used. Both are random; Redis holds who they are for, under their SHA-256,
+so that any gateway takes them. They say who calls, no more: what the caller may read is asked as ever. A ticket begins
+with a hash of whom it was given to, which is no secret.
 
-    <prefix>:ticket:<sha256 of stream, NUL, ticket>   `remembered.py`; TTL 60 s, gone with its first use
-    <prefix>:seat:<sha256 of stream, NUL, seat>       the same; TTL a day, less when the caller's token ends before
+    <prefix>:ticket:<sha256 of place, NUL, ticket>   `remembered.py`; TTL 60 s, gone with its first use
+    <prefix>:seat:<sha256 of place, NUL, seat>       the same; TTL a day, less when the caller's token ends before
 """
 
 import hashlib
@@ -21,7 +22,7 @@ import orjson
 from redis.asyncio import Redis
 
 from runyard.streams.connect import answered
-from runyard_gateway.auth.principal import Principal
+from runyard_gateway.auth.principal import Identity, Principal, Service
 from runyard_gateway.auth.remembered import written
 
 TICKET_S = 60
@@ -47,41 +48,51 @@ class Tickets:
         self._prefix = prefix
         self._recall = recall
 
-    async def issue(self, stream_id: str, principal: Principal) -> tuple[str, Seat]:
-        """A ticket, and a seat for the browser that asked."""
-        ticket = secrets.token_urlsafe(SECRET_BYTES)
+    async def issue(self, place: str, principal: Principal) -> str:
+        ticket = f"{_holder(principal)}.{secrets.token_urlsafe(SECRET_BYTES)}"
         async with answered():
-            await self._client.set(self._ticket_key(stream_id, ticket), orjson.dumps(written(principal)), ex=TICKET_S)
-        return ticket, await self._seat(stream_id, principal)
+            await self._client.set(self._ticket_key(place, ticket), orjson.dumps(written(principal)), ex=TICKET_S)
+        return ticket
 
-    async def redeem(self, stream_id: str, ticket: str) -> tuple[Principal, Seat] | None:
-        """Use a ticket up; None: it is used, too old, or none for this stream."""
+    async def redeem(self, place: str, ticket: str) -> Principal | None:
+        """Use a ticket up: whose it is. None: it is used, too old, or none for this place."""
         async with answered():
-            found = await self._client.getdel(self._ticket_key(stream_id, ticket))
-        if found is None:
-            return None
-        principal = await self._recall(orjson.loads(found))
-        return principal, await self._seat(stream_id, principal)
-
-    async def seated(self, stream_id: str, seat: str) -> Principal | None:
-        """Whose seat it is; None: nobody's any more, or none at this stream."""
-        async with answered():
-            found = await self._client.get(self._seat_key(stream_id, seat))
+            found = await self._client.getdel(self._ticket_key(place, ticket))
         return None if found is None else await self._recall(orjson.loads(found))
 
-    async def _seat(self, stream_id: str, principal: Principal) -> Seat:
+    async def seat(self, place: str, principal: Principal) -> Seat:
         secret, value = secrets.token_urlsafe(SECRET_BYTES), written(principal)
         ttl_s = max(1, math.ceil(min(SEAT_S, value.get("endsAtS", math.inf) - time.time())))
         async with answered():
-            await self._client.set(self._seat_key(stream_id, secret), orjson.dumps(value), ex=ttl_s)
+            await self._client.set(self._seat_key(place, secret), orjson.dumps(value), ex=ttl_s)
         return Seat(secret=secret, ttl_s=ttl_s)
 
-    def _ticket_key(self, stream_id: str, secret: str) -> str:
-        return f"{self._prefix}:ticket:{_digest(stream_id, secret)}"
+    async def seated(self, place: str, seat: str) -> Principal | None:
+        """Whose seat it is; None: nobody's any more, or none at this place."""
+        async with answered():
+            found = await self._client.get(self._seat_key(place, seat))
+        return None if found is None else await self._recall(orjson.loads(found))
 
-    def _seat_key(self, stream_id: str, secret: str) -> str:
-        return f"{self._prefix}:seat:{_digest(stream_id, secret)}"
+    def _ticket_key(self, place: str, secret: str) -> str:
+        return f"{self._prefix}:ticket:{_digest(place, secret)}"
+
+    def _seat_key(self, place: str, secret: str) -> str:
+        return f"{self._prefix}:seat:{_digest(place, secret)}"
 
 
-def _digest(stream_id: str, secret: str) -> str:
-    return hashlib.sha256(f"{stream_id}\0{secret}".encode(errors="surrogatepass")).hexdigest()
+def names(ticket: str, principal: Principal) -> bool:
+    """Whether the ticket, which may be used, was given to this caller."""
+    return ticket.partition(".")[0] == _holder(principal)
+
+
+def _holder(principal: Principal) -> str:
+    match principal.caller:
+        case Identity(tenant_id=tenant_id, user_id=user_id):
+            who = ["user", tenant_id, user_id]
+        case Service(name=name):
+            who = ["service", name]
+    return hashlib.sha256(orjson.dumps(who)).hexdigest()[:16]
+
+
+def _digest(place: str, secret: str) -> str:
+    return hashlib.sha256(f"{place}\0{secret}".encode(errors="surrogatepass")).hexdigest()

@@ -1,21 +1,26 @@
-"""`GET /v1/feed`: what changes of the caller's runs and transcripts, on all their devices."""
+"""`GET /v1/feed`: what changes of the caller's runs and transcripts, on all their devices; its tickets."""
 
 from dataclasses import dataclass
 
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runyard.errors import FeedGone, StreamOverloaded
+from runyard_gateway import shapes
 from runyard_gateway.answers import EVENT_STREAM, Answer
+from runyard_gateway.auth.event_source import TICKET, Door, seat_headers, ticket_answer
 from runyard_gateway.auth.principal import Principal
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.feed import position
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.open_streams import reader_behind
-from runyard_gateway.operations import Operation
+from runyard_gateway.operations import Operation, bearer
 from runyard_gateway.parameters import LAST_EVENT_ID, SINCE
-from runyard_gateway.requests import cursor_of
-from runyard_gateway.sse import stream_sse
+from runyard_gateway.requests import Nothing, cursor_of, read_body
+from runyard_gateway.sse import Headers, raw_headers, stream_sse
+
+DOOR = Door(place=lambda _: "\0feed", otherwise=bearer, is_alike=False)  # no stream's id can be that
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,6 +31,7 @@ class FeedAnswer:
     principal: Principal
     cursor: int
     request_id: str
+    headers: Headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self.gateway.feed.watch(self.principal.scope) as reader:
@@ -37,7 +43,7 @@ class FeedAnswer:
                     send,
                     reader,
                     self.cursor,
-                    headers=(),
+                    headers=self.headers,
                     first=position(self.cursor),
                     request_id=self.request_id,
                 )
@@ -56,8 +62,20 @@ async def get_feed(gateway: Gateway, request: Request, principal: Principal) -> 
     gateway.open_streams.check(reader)
     had = cursor_of(request)
     cursor = await gateway.feed.begin(None if had is None else had + 1)
-    answer = FeedAnswer(gateway=gateway, principal=principal, cursor=cursor, request_id=request_id_of(request))
+    answer = FeedAnswer(
+        gateway=gateway,
+        principal=principal,
+        cursor=cursor,
+        request_id=request_id_of(request),
+        headers=raw_headers(seat_headers(request)),
+    )
     return gateway.open_streams.counted(reader, answer)
+
+
+async def issue_feed_ticket(gateway: Gateway, request: Request, principal: Principal) -> Response:
+    """Get a ticket for an `EventSource` on the feed. A browser gets a seat beside it: a cookie for the feed's path."""
+    await read_body(request, Nothing, limit_bytes=gateway.settings.body_max_bytes)
+    return ticket_answer(request, *await DOOR.ticket(gateway, request, principal))
 
 
 OPERATIONS = (
@@ -65,8 +83,16 @@ OPERATIONS = (
         method="GET",
         path="/v1/feed",
         handler=get_feed,
-        parameters=(LAST_EVENT_ID, SINCE),
+        caller=DOOR.enter,
+        parameters=(LAST_EVENT_ID, SINCE, TICKET),
         answers=(Answer(status=200, description="The changes, one event each.", media=EVENT_STREAM),),
         errors=(FeedGone, StreamOverloaded),
+    ),
+    Operation(
+        method="POST",
+        path="/v1/feed/tickets",
+        handler=issue_feed_ticket,
+        body=Nothing,
+        answers=(Answer(status=201, description="The ticket.", shape=shapes.Ticket),),
     ),
 )

@@ -1,4 +1,4 @@
-"""Rooms: `GET /v1/rooms/{room}` joins one, `GET /v1/rooms/{room}/members` tells who is there."""
+"""Rooms: `GET /v1/rooms/{room}` joins one, `GET /v1/rooms/{room}/members` tells who is there; tickets."""
 
 from dataclasses import dataclass
 
@@ -11,16 +11,26 @@ from runyard.rooms import ROOM, covers
 from runyard_gateway import shapes
 from runyard_gateway.answers import EVENT_STREAM, Answer, json_answer
 from runyard_gateway.auth.acting import only_tenant
+from runyard_gateway.auth.event_source import TICKET, Door, seat_headers, ticket_answer
 from runyard_gateway.auth.principal import Identity, Principal, Service
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.members import Room
 from runyard_gateway.open_streams import reader_behind
-from runyard_gateway.operations import Operation
+from runyard_gateway.operations import Operation, bearer
 from runyard_gateway.parameters import Text
-from runyard_gateway.sse import stream_sse
+from runyard_gateway.requests import Nothing, read_body
+from runyard_gateway.sse import Headers, raw_headers, stream_sse
 
 TENANT = Text(name="tenantId", description="Whose room. A service of several tenants has to name one.")
+
+
+def _place(request: Request) -> str:
+    """The room as the URL names it, with its tenant: no room's name can hold a NUL."""
+    return f"\0room\0{request.path_params['room']}\0{TENANT.given(request) or ''}"
+
+
+DOOR = Door(place=_place, otherwise=bearer, is_alike=False)  # whoever comes is listed as a member
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +41,7 @@ class RoomAnswer:
     room: Room
     principal: Principal
     request_id: str
+    headers: Headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         caller = self.principal.caller
@@ -38,7 +49,7 @@ class RoomAnswer:
         async with self.gateway.rooms.join(self.room, user_id) as reader:
             take_back = self.principal.credential.on_end(reader.fail)
             try:
-                await stream_sse(scope, receive, send, reader, 0, headers=(), request_id=self.request_id)
+                await stream_sse(scope, receive, send, reader, 0, headers=self.headers, request_id=self.request_id)
             finally:
                 take_back()
 
@@ -48,8 +59,21 @@ async def join_room(gateway: Gateway, request: Request, principal: Principal) ->
     room = await _room(gateway, request, principal)
     reader = reader_behind(principal, request)
     gateway.open_streams.check(reader)
-    answer = RoomAnswer(gateway=gateway, room=room, principal=principal, request_id=request_id_of(request))
+    answer = RoomAnswer(
+        gateway=gateway,
+        room=room,
+        principal=principal,
+        request_id=request_id_of(request),
+        headers=raw_headers(seat_headers(request)),
+    )
     return gateway.open_streams.counted(reader, answer)
+
+
+async def issue_room_ticket(gateway: Gateway, request: Request, principal: Principal) -> Response:
+    """Get a ticket for an `EventSource` on a room. A browser gets a seat beside it: a cookie for the room's path."""
+    await read_body(request, Nothing, limit_bytes=gateway.settings.body_max_bytes)
+    await _room(gateway, request, principal)
+    return ticket_answer(request, *await DOOR.ticket(gateway, request, principal))
 
 
 async def list_members(gateway: Gateway, request: Request, principal: Principal) -> Response:
@@ -87,7 +111,8 @@ OPERATIONS = (
         method="GET",
         path="/v1/rooms/{room}",
         handler=join_room,
-        parameters=(TENANT,),
+        caller=DOOR.enter,
+        parameters=(TENANT, TICKET),
         answers=(Answer(status=200, description="What is said, one event each.", media=EVENT_STREAM),),
         errors=(RoomNotFound, StreamOverloaded),
     ),
@@ -97,6 +122,15 @@ OPERATIONS = (
         handler=list_members,
         parameters=(TENANT,),
         answers=(Answer(status=200, description="All of them.", shape=shapes.Items[shapes.Member]),),
+        errors=(RoomNotFound,),
+    ),
+    Operation(
+        method="POST",
+        path="/v1/rooms/{room}/tickets",
+        handler=issue_room_ticket,
+        body=Nothing,
+        parameters=(TENANT,),
+        answers=(Answer(status=201, description="The ticket.", shape=shapes.Ticket),),
         errors=(RoomNotFound,),
     ),
 )

@@ -6,24 +6,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from runyard.clock import now_ms, to_iso
 from runyard.db import reads
 from runyard.db.records import Invocation, Run
 from runyard.errors import RunNotFound, StreamGone, StreamNotFound, StreamOverloaded
 from runyard_gateway import shapes
-from runyard_gateway.answers import EVENT_STREAM, STREAM_ID, Answer, json_answer, nothing
+from runyard_gateway.answers import EVENT_STREAM, STREAM_ID, Answer, nothing
 from runyard_gateway.auth.authenticator import unauthenticated
-from runyard_gateway.auth.event_source import TICKET, reader, seat_headers, set_seat
+from runyard_gateway.auth.event_source import TICKET, Door, seat_headers, ticket_answer
 from runyard_gateway.auth.principal import NOBODY, Principal
-from runyard_gateway.auth.tickets import TICKET_S
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.open_streams import reader_behind
-from runyard_gateway.operations import Operation
+from runyard_gateway.operations import Operation, anybody
 from runyard_gateway.parameters import LAST_EVENT_ID, SINCE
 from runyard_gateway.requests import Nothing, cursor_of, read_body
 from runyard_gateway.routes.runs import run_not_found
 from runyard_gateway.streaming import ResumedStream
+
+DOOR = Door(place=lambda request: request.path_params["id"], otherwise=anybody, is_alike=True)
 
 
 async def get_stream(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
@@ -36,12 +36,9 @@ async def issue_ticket(gateway: Gateway, request: Request, principal: Principal)
     """Get a ticket for an `EventSource`. A browser gets a seat beside it: a cookie for this stream's path."""
     await read_body(request, Nothing, limit_bytes=gateway.settings.body_max_bytes)
     stream_id = (await _found(gateway, request, principal))[0].stream_id
-    expires_at = now_ms() + 1000 * TICKET_S
-    ticket, seat = await gateway.tickets.issue(stream_id, principal)
-    told: shapes.Ticket = {"ticket": ticket, "streamId": stream_id, "expiresAt": to_iso(expires_at)}
-    answer = json_answer(told, status=201, headers={"Cache-Control": "no-store"})
-    set_seat(answer, request, stream_id, seat)
-    return answer
+    told, seat = await DOOR.ticket(gateway, request, principal)
+    of_stream: shapes.StreamTicket = {**told, "streamId": stream_id}
+    return ticket_answer(request, of_stream, seat)
 
 
 async def get_run_stream(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
@@ -104,7 +101,7 @@ OPERATIONS = (
         method="GET",
         path="/v1/streams/{id}",
         handler=get_stream,
-        caller=reader,
+        caller=DOOR.enter,
         parameters=(LAST_EVENT_ID, SINCE, TICKET),
         answers=STREAM_ANSWERS,
         errors=(StreamNotFound, StreamGone, StreamOverloaded),
@@ -114,7 +111,7 @@ OPERATIONS = (
         path="/v1/streams/{id}/tickets",
         handler=issue_ticket,
         body=Nothing,
-        answers=(Answer(status=201, description="The ticket.", shape=shapes.Ticket),),
+        answers=(Answer(status=201, description="The ticket.", shape=shapes.StreamTicket),),
         errors=(StreamNotFound,),
     ),
     Operation(
