@@ -11,20 +11,19 @@ COPY gateway gateway
 COPY workers workers
 
 FROM build AS build-gateway
-RUN uv sync --locked --no-dev --no-editable --package runyard-gateway
+RUN uv sync --locked --no-dev --no-editable --package runyard-gateway --extra otel
 
 FROM build AS build-worker
-RUN uv sync --locked --no-dev --no-editable --package runyard-workers
+RUN uv sync --locked --no-dev --no-editable --package runyard-workers --extra otel
 
 FROM python:3.12-slim-bookworm AS runtime
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin runyard
-ENV PATH=/opt/runyard/bin:$PATH PYTHONUNBUFFERED=1
+ENV PATH=/opt/runyard/bin:$PATH PYTHONUNBUFFERED=1 RUNYARD_HOST=0.0.0.0
 USER 10001
 WORKDIR /opt/runyard
 
 FROM runtime AS gateway
 COPY --from=build-gateway /opt/runyard /opt/runyard
-ENV RUNYARD_HOST=0.0.0.0
 EXPOSE 8000
 ENTRYPOINT ["python", "-m", "runyard_gateway"]
 

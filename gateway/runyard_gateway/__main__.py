@@ -1,10 +1,11 @@
 """`python -m runyard_gateway`: one gateway process."""
 
+import os
 import sys
 
 import uvloop
 
-from runyard import logs
+from runyard import logs, traces
 from runyard.errors import StartError
 from runyard.settings import Settings
 from runyard_gateway.app import run_gateway
@@ -14,7 +15,8 @@ def main() -> None:
     try:
         settings = Settings.load()
         logs.configure("gateway", settings.log_level, json=not settings.dev)
-        uvloop.run(run_gateway(settings))
+        with traces.exporting("gateway", os.environ):
+            uvloop.run(run_gateway(settings))
     except StartError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - the one line a person reads
         sys.exit(2)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import structlog
 from starlette.middleware.cors import CORSMiddleware
@@ -45,6 +45,7 @@ from runyard_gateway.routes.console import console
 from runyard_gateway.routes.documentation import documentation
 from runyard_gateway.routes.probes import PROBES
 from runyard_gateway.server import DrainingServer, listen
+from runyard_gateway.tracing import Endpoint, traced
 from runyard_gateway.watcher import Watcher
 
 POOL_SIZE = 10
@@ -162,7 +163,7 @@ class _Answering:
     starlette's own wrapping of a function keeps the request and six functions of its own.
     """
 
-    def __init__(self, handler: Callable[[Request], Awaitable[ASGIApp]]) -> None:
+    def __init__(self, handler: Endpoint) -> None:
         self._handler = handler
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -178,7 +179,7 @@ def _route(gateway: Gateway, operation: Operation) -> Route:
         check_query(request, operation.parameters)
         return await operation.handler(gateway, request, principal)
 
-    return Route(operation.path, _Answering(endpoint), methods=[operation.method])
+    return _traced_route(operation, endpoint)
 
 
 def _foreign_route(gateway: Gateway, operation: ForeignOperation) -> Route:
@@ -187,7 +188,12 @@ def _foreign_route(gateway: Gateway, operation: ForeignOperation) -> Route:
         request.scope["path_params"] = clean_json(request.path_params)
         return await operation.handler(gateway, request, await anybody(gateway, request))
 
-    return Route(operation.path, _Answering(endpoint), methods=[operation.method])
+    return _traced_route(operation, endpoint)
+
+
+def _traced_route(operation: Operation | ForeignOperation, endpoint: Endpoint) -> Route:
+    traced_endpoint = traced(operation.method, operation.path, endpoint)
+    return Route(operation.path, _Answering(traced_endpoint), methods=[operation.method])
 
 
 def _open_route(gateway: Gateway, operation: OpenOperation) -> Route:

@@ -7,6 +7,7 @@ import structlog
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from runyard import traces
 from runyard.clock import now_ms
 from runyard.db import reads
 from runyard.db.records import Invocation, Run
@@ -259,4 +260,5 @@ def new_turn(
         if_busy=if_busy,
         context=context,
         call_key=call_key(request, body),
+        trace_context=traces.carried(),
     )

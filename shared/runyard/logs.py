@@ -6,11 +6,19 @@ import sys
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-QUIET_LIBRARIES = ("aiosqlite", "alembic", "asyncio", "dramatiq", "httpx2", "sqlalchemy", "uvicorn")
+QUIET_LIBRARIES = ("aiosqlite", "alembic", "asyncio", "dramatiq", "httpx2", "opentelemetry", "sqlalchemy", "uvicorn")
 """Their own info records tell of each connection and each request; ours tell of each change of state."""
 
 SILENT_LIBRARIES = ("pika",)
 """Raises what it logs, after telling it four times with tracebacks."""
+
+
+_process: dict[str, str] = {}
+
+
+def identify(**names: str) -> None:
+    """What every JSON line of this process says from now on, unless it says so itself."""
+    _process.update(names)
 
 
 def configure(role: str, level: str, *, json: bool) -> None:
@@ -56,7 +64,7 @@ def configure(role: str, level: str, *, json: bool) -> None:
 
 def _for_machines(role: str) -> list[Processor]:
     def add_role(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        return {"role": role, **event}
+        return {"role": role, **_process, **event}
 
     return [add_role, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
 

@@ -373,6 +373,8 @@ class LifeStore(SwitchableStore):
 class LifeProvider(Provider):
     """The stage's model, whose requests are judged; all names lead to it."""
 
+    name = "scripted"
+
     def __init__(self, life: Life) -> None:
         self._life = life
 

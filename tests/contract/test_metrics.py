@@ -2,36 +2,14 @@
 
 import signal
 
-import httpx2
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
+from tests.clients.metrics import scraped, shows, value
 from tests.integration.fixtures import on_sqlite
-from tests.integration.processes import eventually
 from tests.integration.stack import Stack
 from tests.ports import free_port
 from tests.standin import says
 
 pytestmark = pytest.mark.anyio
-
-Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
-
-
-def scraped(port: int) -> Samples:
-    text = httpx2.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).raise_for_status().text
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-
-
-def value(samples: Samples, name: str, **labels: str) -> float:
-    return samples.get((name, frozenset(labels.items())), 0.0)
-
-
-async def shows(port: int, name: str, expected: float, **labels: str) -> None:
-    """A scrape may find a look that is a second old, and a count a moment before it is raised."""
-    await eventually(lambda: value(scraped(port), name, **labels) == expected, f"{name} {labels} = {expected}")
 
 
 @on_sqlite

@@ -22,6 +22,7 @@ class QueuedModels(Provider):
     The n-th call of a model plays the n-th script of its queue; a model without a queue is not configured.
     """
 
+    name = "scripted"
     scripts: Mapping[str, Sequence[Script]]
     requests: list[ModelRequest] = field(default_factory=list)
 

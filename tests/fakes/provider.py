@@ -20,6 +20,7 @@ Script = Sequence[Step]
 class ScriptedProvider(Provider):
     """The n-th turn of a run is scripts[n], also when it is asked for again: as deterministic as the demo model."""
 
+    name = "scripted"
     scripts: Sequence[Script]
     requests: list[ModelRequest] = field(default_factory=list)
     open_streams: int = 0

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.clients.answer import answer_text, is_terminal
 from tests.clients.api import Reading
+from tests.clients.metrics import Samples, scraped, shows, value
 from tests.clients.sse import Event
 from tests.fault.accounts import INTERRUPTED, Account, account_of
 from tests.fault.conftest import Fleet, on_redis
@@ -16,6 +17,8 @@ from tests.fault.crew import working
 from tests.fault.readers import moved, run_of
 from tests.integration.processes import GUARD_S, eventually
 from tests.integration.stack import Stack
+from tests.otlp import Span, collecting
+from tests.ports import free_port
 from tests.relay import relay_before
 from tests.standin import hold, says
 
@@ -50,6 +53,9 @@ AT_DEATH = {
 }
 """What readers have in hand when the worker is killed."""
 
+TRACE_ID, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+TRACEPARENT = {"traceparent": f"00-{TRACE_ID}-{CALLER}-01"}
+
 TAKEN_OVER = ("first words", "mid-stream", "mid-tool", "frames lost")
 UNCLOSED = ("unclosed", "unclosed, frames lost")
 EVERY = pytest.mark.parametrize("name", SCRIPTS)
@@ -74,25 +80,41 @@ class Aftermath:
     heir: list[dict[str, Any]]
     """What the other worker logged."""
 
+    counted: Samples
+    """The other worker's metrics."""
+
+    spans: list[Span]
+    """Of the run that was in its tools, whose call came with the span of a caller."""
+
+    pids: tuple[int, int]
+    """Of the two workers."""
+
 
 @pytest.fixture(scope="module")
 async def aftermath(fleet: Fleet) -> Aftermath:
     stack = fleet.stack
     here = stack.gateways[0].user("reader")
     there = stack.gateways[1].user("reader")
-    with relay_before(stack.backing.redis_url) as frames:
-        async with working(stack) as crew, AsyncExitStack() as readers:
-            [worker] = await crew.join(RUNYARD_REDIS_URL=frames.url)
+    with relay_before(stack.backing.redis_url) as frames, collecting() as collector:
+        async with (
+            stack.starting_gateway(**collector.environment) as traced,
+            working(stack) as crew,
+            AsyncExitStack() as readers,
+        ):
+            [worker] = await crew.join(RUNYARD_REDIS_URL=frames.url, **collector.environment)
             staying: dict[str, Reading] = {}
             for name, scripts in SCRIPTS.items():
                 stack.standin.answers(*scripts, contains=f"<{name}>")
-                staying[name] = await readers.enter_async_context(here.streaming("mortal", f"<{name}>"))
+                api = traced.user("reader") if name == "mid-tool" else here
+                reading = api.streaming("mortal", f"<{name}>", headers=TRACEPARENT if name == "mid-tool" else None)
+                staying[name] = await readers.enter_async_context(reading)
             for name, text in AT_DEATH.items():
                 await staying[name].until_text(text)
             await staying["mid-tool"].until(lambda event: event.type == "tool")
             await at_work(stack, run_of(staying["mid-tool"]))
 
-            [heir] = await crew.join()
+            metrics_port = free_port()
+            [heir] = await crew.join(RUNYARD_METRICS_PORT=str(metrics_port), **collector.environment)
             frames.fall_silent()
             stack.standin.gate(END).release()
             for name in UNCLOSED:
@@ -115,7 +137,20 @@ async def aftermath(fleet: Fleet) -> Aftermath:
                 )
                 for name in SCRIPTS
             }
-    return Aftermath(told=told, heir=heir.events())
+            await eventually(lambda: invocations(collector.of(TRACE_ID)), "span of the run's end")
+            await shows(metrics_port, "runyard_late_closes_total", len(UNCLOSED))
+            counted = scraped(metrics_port)
+    return Aftermath(
+        told=told,
+        heir=heir.events(),
+        counted=counted,
+        spans=collector.of(TRACE_ID),
+        pids=(worker.pid, heir.pid),
+    )
+
+
+def invocations(spans: list[Span]) -> list[Span]:
+    return [span for span in spans if span.name == "invoke_agent mortal"]
 
 
 async def at_work(stack: Stack, run_id: str) -> None:
@@ -211,3 +246,41 @@ async def test_a_stream_that_its_settler_left_open_is_closed_late(aftermath: Aft
     assert whole.kinds.count("rewind") == 0
     assert lost.kinds.count("rewind") == 1
     assert lost.account.text == "Half, and half."
+
+
+async def test_one_trace_shows_the_call_and_what_both_workers_did(aftermath: Aftermath) -> None:
+    dead, heir = aftermath.pids
+    [request] = [span for span in aftermath.spans if span.service == "runyard-gateway"]
+    assert (request.name, request.parent_id) == ("POST /v1/agents/{agent}/runs", CALLER)
+    of_dead = [span for span in aftermath.spans if span.pid == dead]
+    assert sorted(span.name for span in of_dead) == ["chat claude-sonnet-4-5", "execute_tool charge"]
+    [lost] = {span.parent_id for span in of_dead}  # died with its worker
+    [invocation] = invocations(aftermath.spans)
+    assert (invocation.pid, invocation.service, invocation.parent_id) == (heir, "runyard-worker", request.span_id)
+    assert invocation.attributes["runyard.takeover"] is True
+    assert invocation.attributes["runyard.outcome"] == "completed"
+    assert invocation.span_id != lost
+    of_heir = [span for span in aftermath.spans if span.pid == heir and span is not invocation]
+    assert sorted(span.name for span in of_heir) == [
+        "chat claude-sonnet-4-5",
+        "execute_tool book",
+        "execute_tool wait_keyed",
+    ]
+    assert {span.parent_id for span in of_heir} == {invocation.span_id}
+    assert len(aftermath.spans) == 1 + len(of_dead) + 1 + len(of_heir)
+
+
+async def test_the_heir_has_counted_what_it_did(aftermath: Aftermath) -> None:
+    def count(name: str, **labels: str) -> float:
+        return value(aftermath.counted, f"runyard_{name}_total", **labels)
+
+    assert count("worker_deaths") == 1
+    assert count("takeovers", agent="mortal") == len(TAKEN_OVER)
+    assert count("late_closes") == len(UNCLOSED)
+    assert count("invocations_settled", agent="mortal", status="completed", code="") == len(TAKEN_OVER)
+    begun_anew = [name for name in TAKEN_OVER if any(event.seq > 1_000_000 for event in aftermath.told[name].staying)]
+    assert "frames lost" in begun_anew
+    assert count("stream_resets") == len(begun_anew)
+    withdrawn = [name for name in TAKEN_OVER if "rewind" in aftermath.told[name].kinds and name not in begun_anew]
+    assert {"first words", "mid-stream"} <= set(withdrawn)
+    assert count("stream_rewinds") == len(withdrawn)

@@ -30,7 +30,7 @@ ALLOWED_MODEL = "claude-of-the-future"
 API_KEY = "sk-ant-the-good-key-of-the-tests"
 BAD_KEY = "sk-ant-a-key-that-was-revoked"
 
-NOT_INHERITED = ("RUNYARD_", "ANTHROPIC_", "OPENAI_", "PYTHONDONTWRITEBYTECODE")
+NOT_INHERITED = ("RUNYARD_", "ANTHROPIC_", "OPENAI_", "OTEL_", "PYTHONDONTWRITEBYTECODE")
 """The last one: without its bytecode the provider's SDK is compiled anew, for seconds, at every start of a worker."""
 
 

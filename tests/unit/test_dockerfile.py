@@ -47,7 +47,8 @@ def test_what_is_copied_is_there_and_not_ignored(role: str) -> None:
 @in_both
 def test_a_role_is_installed_from_the_lock_without_the_other(role: str) -> None:
     distribution, _ = ROLES[role]
-    assert installation(role) == ["uv", "sync", "--locked", "--no-dev", "--no-editable", "--package", distribution]
+    sync = ["uv", "sync", "--locked", "--no-dev", "--no-editable", "--package", distribution]
+    assert installation(role) == [*sync, "--extra", "otel"]  # whoever sets an endpoint finds the SDK there
     (taken,) = [argument for argument in stages()[role].arguments("COPY") if argument.startswith("--from=")]
     assert taken.split()[0] == f"--from=build-{role}"
 

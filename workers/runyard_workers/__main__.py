@@ -1,10 +1,11 @@
 """`python -m runyard_workers`: one worker process."""
 
+import os
 import sys
 
 import uvloop
 
-from runyard import logs
+from runyard import logs, traces
 from runyard.errors import StartError
 from runyard.settings import Settings
 from runyard_workers.main import run_worker
@@ -19,7 +20,8 @@ def main() -> None:
         settings = Settings.load()
         logs.configure("worker", settings.log_level, json=not settings.dev)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        uvloop.run(run_worker(settings))
+        with traces.exporting("worker", os.environ):
+            uvloop.run(run_worker(settings))
     except StartError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - the one line a person reads
         sys.exit(2)

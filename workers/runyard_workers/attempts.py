@@ -17,6 +17,7 @@ from runyard.authoring.agents import Agent
 from runyard.db.records import Message
 from runyard.errors import FallbackExhausted, FallbacksUnavailable, ModelNotConfigured, ProviderError
 from runyard.metrics import MODEL_ERRORS, MODEL_RETRIES
+from runyard_workers import spans
 from runyard_workers.output import Output
 from runyard_workers.providers.model import ModelRequest
 from runyard_workers.services import Services
@@ -32,6 +33,7 @@ class Asked:
     models: Sequence[str | None]
     request: ModelRequest
     rows: Sequence[Message]
+    step: int
 
 
 class Attempts:
@@ -85,16 +87,22 @@ class Attempts:
         self._has_shown = False
         provider, name = self._services.providers.resolve(model)
         await self._services.liveness.wait()
+        request = replace(self._asked.request, model=name)
         call = self.call = ModelCall(
             provider,
-            replace(self._asked.request, model=name),
+            request,
             self._output.writer,
             stream_thinking=self._agent.stream_thinking,
             silence_s=self._agent.timeout_s,
             on_long=functools.partial(self._output.begin_anew, self._asked.rows),
         )
         try:
-            return await call.run()
+            with spans.calling_model(
+                provider.name, request, call, step=self._asked.step, attempt=self._attempt
+            ) as span:
+                streamed = await call.run()
+                spans.answered(span, streamed.turn)
+                return streamed
         except Exception:
             if self._stopped.is_set():
                 raise asyncio.CancelledError from None

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import sqlalchemy as sa
 import structlog
 
+from runyard import logs
 from runyard.db import workers
 from runyard.db.claims import GivenBack
 from runyard.db.engine import sync_engine
@@ -109,6 +110,7 @@ class Beat:
         with self._engine.begin() as connection:
             workers.register(connection, registration)
         self.worker_id = registration.worker_id
+        logs.identify(worker_id=self.worker_id)
         self._manifests_seen_at = now
         self._liveness.seen(now)
         log.info("worker registered", worker_id=self.worker_id, agents=sorted(registration.manifests))

@@ -10,11 +10,13 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runyard import traces
 from runyard.authoring.context import RunContext
 from runyard.authoring.tools import InvalidToolInput, Tool
 from runyard.blocks import INTERRUPTED, Block
 from runyard.db.records import Call
 from runyard.runs import CallState
+from runyard_workers import spans
 from runyard_workers.author_code import FailedError, OverstayedError, run_author_code
 from runyard_workers.results import ToolResult, UnserializableResult, describe_exception, error_result, to_result
 from runyard_workers.threads import ToolThreads
@@ -119,7 +121,10 @@ async def _grace(cancelled: asyncio.Event, contexts: Sequence[RunContext]) -> No
 
 async def _run(call: ReadyCall, threads: ToolThreads, context: RunContext) -> CallOutcome:
     began = time.monotonic()
-    result = await _result(call, threads, context)
+    with spans.executing_tool(call.tool.name, call.call_id) as span:
+        result = await _result(call, threads, context)
+        if result.is_error:
+            traces.failed(span, "tool_error")
     return CallOutcome(index=call.index, result=result, duration_ms=_since_ms(began))
 
 

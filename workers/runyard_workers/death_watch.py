@@ -34,6 +34,14 @@ class DeathWatch:
             if buried is not None:
                 DEATHS.inc()
                 log.warning("worker died", dead_worker_id=worker_id, worker_id=me, runs=len(buried))
+                for run in buried:
+                    log.info(
+                        "run put back",
+                        run_id=run.run_id,
+                        invocation_id=run.invocation_id,
+                        dead_worker_id=worker_id,
+                        worker_id=me,
+                    )
                 given_back += buried
         return given_back
 

@@ -27,6 +27,7 @@ from runyard.lifecycle import settling
 from runyard.lifecycle.endings import Ending, ending, stored_ending
 from runyard.metrics import CANCEL_SECONDS, SETTLED
 from runyard.runs import RunStatus
+from runyard_workers import spans
 from runyard_workers.batch import Batches
 from runyard_workers.catalog import Loaded, LoadedAgent, LoadedFunction
 from runyard_workers.commits import backoff, commit
@@ -133,14 +134,17 @@ class Execution:
             self._output.leave().release()
             raise
         self._services.closer.close(end, self._output.leave())
-        self._count(end)
-        self._log.info("run settled", status=end.result["status"], steps=end.result["steps"])
+        self._tell(end)
 
-    def _count(self, end: Ending) -> None:
-        code = "" if end.error is None else end.error["code"]
-        SETTLED.labels(self._claim.run.agent, end.result["status"], code).inc()
+    def _tell(self, end: Ending) -> None:
+        """Those who run the system."""
+        status, code = end.result["status"], None if end.error is None else end.error["code"]
+        SETTLED.labels(self._claim.run.agent, status, code or "").inc()
         if self._cancelled_at is not None:
             CANCEL_SECONDS.observe(time.monotonic() - self._cancelled_at)
+        spans.left(status, error_type=code)
+        reason = {} if code is None else {"code": code}
+        self._log.info("run settled", status=status, steps=end.result["steps"], **reason)
 
     async def _until_settled(self) -> Ending:
         delays = backoff()

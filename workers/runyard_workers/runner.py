@@ -4,9 +4,11 @@ the process leaves.
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import structlog
 
+from runyard import traces
 from runyard.db import claims
 from runyard.db.claims import Claim
 from runyard.db.turns import Totals
@@ -15,6 +17,7 @@ from runyard.errors import GenerationLost, HandOver, StoreUnavailable
 from runyard.ids import RunId
 from runyard.metrics import HANDOVERS, LOST, TAKEOVERS
 from runyard.queue.wakeups import Publisher
+from runyard_workers import spans
 from runyard_workers.commits import backoff
 from runyard_workers.execution import Execution
 from runyard_workers.services import Services
@@ -151,11 +154,16 @@ class Runner:
             await asyncio.sleep(next(delays))
         if given is None:
             return
-        log.info("run given back", run_id=run_id, generation=generation)
+        log.info("run given back", run_id=run_id, invocation_id=given.invocation_id, generation=generation)
         self._publisher.wake_all([given])
 
     async def _execute(self, claim: Claim, holding: Holding) -> None:
-        names = {"run_id": claim.run.id, "generation": claim.run.generation}
+        """In a task of its own: all that is logged in it, authors' lines included, names the run."""
+        with spans.invoking(claim), structlog.contextvars.bound_contextvars(**_names(claim)):
+            log.info("run claimed", agent=claim.run.agent, takeover=claim.is_takeover)
+            await self._drive(claim, holding)
+
+    async def _drive(self, claim: Claim, holding: Holding) -> None:
         try:
             execution = Execution(self._services, claim, self._services.catalog.loaded[claim.run.agent])
             self._executions[holding] = execution
@@ -166,15 +174,33 @@ class Runner:
                 self._publisher.wake_all([execution.replacement])
         except GenerationLost:
             LOST.inc()
-            log.info("run changed hands", **names)
+            spans.left("lost")
+            log.info("run changed hands")
         except HandOver:
             HANDOVERS.inc()
+            spans.left("handed_over")
             await self._give_back(holding, sent=execution.sent)
-        except Exception:
+        except asyncio.CancelledError:
+            spans.left("dropped")
+            raise
+        except Exception as error:
             # Nothing was settled: the row still says running here, so the beat's comparison gives the run back.
-            log.exception("run left by an unexpected error", **names)
+            spans.left("dropped", error_type=type(error).__name__)
+            log.exception("run left by an unexpected error")
 
     def _left(self, holding: Holding) -> None:
         del self._tasks[holding]
         self._executions.pop(holding, None)
         self._slots.release()
+
+
+def _names(claim: Claim) -> dict[str, Any]:
+    names: dict[str, Any] = {
+        "run_id": claim.run.id,
+        "invocation_id": claim.invocation.id,
+        "generation": claim.run.generation,
+        "worker_id": claim.run.worker_id,
+    }
+    if (trace_id := traces.current_trace_id()) is not None:
+        names["trace_id"] = trace_id
+    return names

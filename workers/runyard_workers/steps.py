@@ -144,7 +144,7 @@ class ModelSteps:
             max_tokens=min(options.get("maxTokens", agent.max_tokens), agent.max_tokens),
             options=agent.provider_options,
         )
-        return Asked(models=[*models] or [None], request=request, rows=rows)
+        return Asked(models=[*models] or [None], request=request, rows=rows, step=self.progress.steps + 1)
 
     async def _step(self, streamed: StreamedTurn, rows: Sequence[Message]) -> Step:
         price = cost(streamed.turn.model, streamed.turn.usage)

@@ -89,6 +89,11 @@ class ModelCall:
         return Spent(model=model, usage=usage + Usage(output_tokens=estimated, output_tokens_estimated=estimated))
 
     @property
+    def first_after_s(self) -> float | None:
+        """When the model said its first word or thought, after the call began; None: it said none yet."""
+        return None if self._first_at is None else self._first_at - self._began
+
+    @property
     def duration_ms(self) -> int:
         return int((time.monotonic() - self._began) * 1000)
 

@@ -4,6 +4,7 @@ import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from runyard import traces
 from runyard.authoring.issues import as_text
 from runyard.authoring.shape import Shape
 from runyard.clock import now_ms
@@ -101,6 +102,7 @@ def function_turn(
         metadata=body.metadata,
         context=body.context if principal.is_service else None,
         call_key=call_key(request, body),
+        trace_context=traces.carried(),
     )
 
 

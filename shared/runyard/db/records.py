@@ -70,6 +70,7 @@ class Invocation:
     started_at: int | None
     settled_at: int | None
     calls_kept: bool = True
+    trace_context: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", RunStatus(self.status))

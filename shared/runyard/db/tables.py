@@ -148,6 +148,7 @@ agent_invocations = sa.Table(
     sa.Column("run_id", sa.Text, sa.ForeignKey("agent_runs.id"), nullable=False),
     sa.Column("stream_id", sa.Text, nullable=False, unique=True),
     sa.Column("request_id", sa.Text, nullable=False),
+    sa.Column("trace_context", Json),
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("roles", Json, nullable=False),
     sa.Column("options", Json, nullable=False),
@@ -189,6 +190,8 @@ begin. `result` and `error` are what its terminal frame says; `last_frame` is th
 settled with or, once it is closed, before those that closed it; until then of the last one that a worker had sent when
 it handed the run over; `last_seq` is the
 transcript's last row when it was settled. `calls_kept` false: its calls were old, and are not in the ledger any more.
+`trace_context`: where the call's request is in its trace (`runyard.traces.Carrier`), NULL where nobody traces it; on
+the row, since whoever claims the run may have no message.
 """
 
 agent_messages = sa.Table(

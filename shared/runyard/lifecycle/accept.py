@@ -38,7 +38,7 @@ _NEW_INVOCATION = Insert(
     table=agent_invocations,
     columns=(
         *("id", "run_id", "stream_id", "request_id", "status", "roles", "options", "steps", "usage", "cost", "deaths"),
-        *("stream_closed", "created_at"),
+        *("stream_closed", "created_at", "trace_context"),
     ),
 )
 
@@ -80,6 +80,8 @@ class NewTurn:
     """What was said elsewhere before `content`; with it the two are checked to fit behind the transcript."""
 
     call_key: CallKey | None = None
+    trace_context: dict[str, str] | None = None
+    """Of the request that brings it (`runyard.traces.carried`)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -278,6 +280,7 @@ def _invocation_and_input(turn: NewTurn, run_id: RunId, *, position: int) -> lis
         "deaths": [],
         "stream_closed": False,
         "created_at": turn.at,
+        "trace_context": turn.trace_context,
     }
     opening = adding(run_id, turn.invocation_id, turn.input_id, turn.content, position=position, opens=True, at=turn.at)
     return [(_NEW_INVOCATION, invocation), opening]

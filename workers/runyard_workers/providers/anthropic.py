@@ -27,6 +27,8 @@ _NO_STREAMS = frozenset({"text/html", "application/json"})
 class AnthropicProvider:
     """One SDK client for all runs of the process."""
 
+    name = "anthropic"
+
     def __init__(self, *, api_key: SecretStr, base_url: str | None) -> None:
         self._api_key = api_key.get_secret_value()
         self._base_url = base_url
@@ -85,6 +87,7 @@ def _open(api_key: str, base_url: str | None) -> "AsyncAnthropic":
         base_url=base_url,
         max_retries=0,
         timeout=timeout,
+        open_telemetry=False,  # the loop's span of a model call is the one there is; the SDK's may hold content
         http_client=anthropic.DefaultAioHttpClient(timeout=timeout, limits=limits),
     )
 

@@ -139,6 +139,11 @@ ModelEvent = TextDelta | ThinkingDelta | Activity | UsageSoFar | Turn
 
 
 class Provider(Protocol):
+    """`name`: as traces call it, one of OpenTelemetry's `gen_ai.provider.name` where that has it."""
+
+    @property
+    def name(self) -> str: ...
+
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Call the model: deltas as they come, then exactly one `Turn`.
 

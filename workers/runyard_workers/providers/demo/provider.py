@@ -33,6 +33,8 @@ class DemoProvider:
     `delay_ms` passes before each chunk, so that a reader sees it stream.
     """
 
+    name = DEMO_MODEL
+
     def __init__(self, *, delay_ms: float = 15) -> None:
         self._delay_s = delay_ms / 1000
 
