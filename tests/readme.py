@@ -11,6 +11,12 @@ def blocks(language: str, page: str = "README.md") -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
+def documented_agent() -> str:
+    """The file of the agent `dice`."""
+    (source,) = (block for block in blocks("python") if "= agent(" in block)
+    return source
+
+
 def programs(page: str = "README.md") -> list[str]:
     """The Python blocks that call a gateway."""
     return [block for block in blocks("python", page) if "http://127.0.0.1:8000" in block]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.running_dev import ADDER, RunningDev, refusal, running_dev
-from tests.readme import blocks
+from tests.readme import documented_agent
 
 pytestmark = pytest.mark.anyio
 
@@ -92,8 +92,7 @@ async def test_a_worker_that_dies_is_started_again(dev: RunningDev) -> None:
 async def test_a_saved_file_restarts_the_worker(folder: Path, dev: RunningDev) -> None:
     """The agent that the README shows."""
     await dev.url()
-    (source,) = blocks("python")
-    (folder / "agents/dice.py").write_text(source)
+    (folder / "agents/dice.py").write_text(documented_agent())
     await dev.printed(r"^runyard \| dice.py was saved: the worker starts anew$")
     await dev.printed(r"worker registered +agents=\['adder', 'dice'\]")
     async with dev.api() as api, api.streaming("dice", "Roll 3 dice with 20 sides.") as reading:

@@ -18,6 +18,7 @@ from tests.fakes.scripted_gateway import (
 )
 
 from runyard.client import Client, StillRunning, UnexpectedAnswer, Unreachable
+from runyard.client import client as client_module
 from runyard.client.transport import Transport
 from runyard.errors import (
     CallerError,
@@ -46,6 +47,7 @@ def gateway() -> ScriptedGateway:
 def clock(monkeypatch: pytest.MonkeyPatch) -> PatientClock:
     clock = PatientClock()
     monkeypatch.setattr(Transport, "patience", clock.method())
+    monkeypatch.setattr(client_module, "ASK_AGAIN_S", 0)
     return clock
 
 

@@ -391,10 +391,10 @@ async def test_every_kind_has_its_class_and_no_kind_is_lost(gateway: ScriptedGat
     assert (output.id, output.text) == ("t_1", "so far")
     assert (end.is_error, end.duration_ms, end.data["new"]) == (True, 12, "field")
     assert steered.input_ids == ("in_1",)
-    assert (progress.name, progress.data) == ("progress", {"done": 0.5})
+    assert (progress.event, progress.data) == ("progress", {"done": 0.5})
     assert plain.data == "no JSON"
     assert isinstance(later, Event)
-    assert (later.name, strange.name, strange.data) == ("invented_later", "tool", {"another": "shape"})
+    assert (later.event, strange.event, strange.data) == ("invented_later", "tool", {"another": "shape"})
     assert text.text == "line one\nline two"
     assert ended.result.model_extra == {"new": "field"}
     assert ended.result.to_json() == result(new="field")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.requests import Request
 from starlette.routing import compile_path
-from tests.readme import README, blocks
+from tests.readme import README, blocks, documented_agent
 
 import runyard.db
 import runyard.lifecycle
@@ -160,8 +160,7 @@ def test_the_function_that_is_documented_can_be_loaded(tmp_path):
 
 
 def test_the_agent_is_one_that_can_be_loaded(tmp_path):
-    (source,) = (block for block in blocks("python") if "= agent(" in block)
-    (tmp_path / "dice.py").write_text(source)
+    (tmp_path / "dice.py").write_text(documented_agent())
     try:
         catalog = load_folder(tmp_path)
         assert catalog.problems == ()

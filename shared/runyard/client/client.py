@@ -31,6 +31,9 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 WAIT_S = 45
 """How long one answer is waited for: gateways hold it for 60 s at most, and proxies cut what is silent for as long."""
 
+ASK_AGAIN_S = 1.0
+"""A gateway that leaves holds no answer back: nobody is asked more often than this."""
+
 RUNS_PAGE = 100
 MESSAGES_PAGE = 500
 """The largest that a gateway gives."""
@@ -221,10 +224,12 @@ class Client:
         deadline_s = time.monotonic() + wait_s
         call = Call(method="GET", path=place("invocations", invocation_id))
         while True:
-            left_s = deadline_s - time.monotonic()
-            found = await self._told(_waiting(call, left_s), Invocation)
-            if found.is_settled or left_s <= WAIT_S:
+            asked_s = time.monotonic()
+            found = await self._told(_waiting(call, deadline_s - asked_s), Invocation)
+            answered_s = time.monotonic()
+            if found.is_settled or answered_s >= deadline_s:
                 return found
+            await asyncio.sleep(asked_s + ASK_AGAIN_S - answered_s)
 
     # Functions -----------------------------------------------------------------------------------------------------
 
@@ -271,11 +276,10 @@ class Client:
         result = _read(response.content, Invocation)
         if not result.is_settled and response.headers.get("location", "").startswith("/v1/streams/"):
             return await self._end_of(result, deadline_s)  # of a public function, whose caller may read nothing else
-        while not result.is_settled:
-            left_s = deadline_s - time.monotonic()
-            if left_s <= 0:
-                raise _still_running(result)
-            result = await self.invocation(result.invocation_id, wait_s=min(left_s, WAIT_S))
+        if not result.is_settled and (left_s := deadline_s - time.monotonic()) > 0:
+            result = await self.invocation(result.invocation_id, wait_s=left_s)
+        if not result.is_settled:
+            raise _still_running(result)
         return result
 
     async def _end_of(self, accepted: Accepted, deadline_s: float) -> Result:

@@ -1,13 +1,12 @@
 """Frames as a reader of a stream gets them: one class a kind. docs/client.md tells what each of them means."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict
 
 import orjson
 
-from runyard.client.answers import Failure, Result
+from runyard.client.answers import Result
 from runyard.client.events import ServerEvent
 
 
@@ -18,7 +17,10 @@ class Frame:
     seq: int | None
     """Its number in the stream. None: a gateway says it beside the stream, and it will not be told again."""
 
-    data: Any = field(repr=False, compare=False)
+    event: str | None
+    """The kind's name on the wire; answer text has none, or "text"."""
+
+    data: Any = field(repr=False)
     """What came: text where the kind is text, else JSON. It may have more than the other fields show."""
 
 
@@ -118,105 +120,73 @@ class Ended(Frame):
 class Event(Frame):
     """What a tool sends with `ctx.stream.event`, and every kind that this version does not know."""
 
-    name: str
+
+class _Told(TypedDict):
+    seq: int | None
+    event: str | None
+    data: Any
 
 
 def frame_of(event: ServerEvent) -> Frame:
-    """Never fails: what has not the shape of its kind is an `Event` of that name."""
+    """Never fails: what has not the shape of its kind is an `Event`."""
     seq = int(event.id) if event.id is not None and event.id.isascii() and event.id.isdigit() else None
+    told = _Told(seq=seq, event=event.name, data=event.data)
     if event.name is None:
-        return Text(seq=seq, data=event.data, text=event.data)
+        return Text(**told, text=event.data)
     if event.name == "thinking":
-        return Thinking(seq=seq, data=event.data, text=event.data)
+        return Thinking(**told, text=event.data)
     try:
-        data = orjson.loads(event.data)
+        told["data"] = orjson.loads(event.data)
     except ValueError:
-        return Event(seq=seq, data=event.data, name=event.name)
-    make = _KINDS.get(event.name)
-    if make is not None:
-        try:
-            return make(seq, data)
-        except (ValueError, KeyError, TypeError):
-            pass
-    return Event(seq=seq, data=data, name=event.name)
+        return Event(**told)
+    try:
+        return _typed(told)
+    except (ValueError, KeyError, TypeError):
+        return Event(**told)
 
 
-def _text(seq: int | None, data: Any) -> Frame:
-    if not isinstance(data, str):
-        raise TypeError("text is a string")
-    return Text(seq=seq, data=data, text=data)
+def _typed(told: _Told) -> Frame:  # noqa: C901, PLR0911 - a case for each kind
+    data = told["data"]
+    match told["event"]:
+        case "text" if isinstance(data, str):
+            return Text(**told, text=data)
+        case "tool_start":
+            return ToolStart(**told, id=data["id"], name=data["name"], input=data["input"])
+        case "tool":
+            return ToolEnd(
+                **told,
+                id=data["id"],
+                name=data["name"],
+                input=data["input"],
+                is_error=data["isError"],
+                duration_ms=data.get("durationMs"),
+            )
+        case "output":
+            return Output(**told, id=data["id"], text=data["text"])
+        case "message":
+            return Committed(**told, row=data["seq"], role=data["role"])
+        case "steered":
+            return Steered(**told, input_ids=tuple(data["inputIds"]))
+        case "status":
+            return Status(**told, status=data["status"], position=data.get("position"))
+        case "rewind":
+            return Rewind(**told, to_seq=int(data["toSeq"]), length=int(data["length"]))
+        case "queued":
+            return Queued(**told, run_id=data["runId"], input_id=data.get("inputId"), queued=data["queued"])
+        case "result":
+            return Ended(**told, result=Result.model_validate(data))
+        case "error" if told["seq"] is not None:  # without a number it is the connection's: the stream goes on
+            return Ended(**told, result=_failed(data["error"]))
+    return Event(**told)
 
 
-def _tool_start(seq: int | None, data: Any) -> Frame:
-    return ToolStart(seq=seq, data=data, id=data["id"], name=data["name"], input=data["input"])
-
-
-def _tool(seq: int | None, data: Any) -> Frame:
-    return ToolEnd(
-        seq=seq,
-        data=data,
-        id=data["id"],
-        name=data["name"],
-        input=data["input"],
-        is_error=data["isError"],
-        duration_ms=data.get("durationMs"),
-    )
-
-
-def _output(seq: int | None, data: Any) -> Frame:
-    return Output(seq=seq, data=data, id=data["id"], text=data["text"])
-
-
-def _message(seq: int | None, data: Any) -> Frame:
-    return Committed(seq=seq, data=data, row=data["seq"], role=data["role"])
-
-
-def _steered(seq: int | None, data: Any) -> Frame:
-    return Steered(seq=seq, data=data, input_ids=tuple(data["inputIds"]))
-
-
-def _status(seq: int | None, data: Any) -> Frame:
-    return Status(seq=seq, data=data, status=data["status"], position=data.get("position"))
-
-
-def _rewind(seq: int | None, data: Any) -> Frame:
-    return Rewind(seq=seq, data=data, to_seq=int(data["toSeq"]), length=int(data["length"]))
-
-
-def _queued(seq: int | None, data: Any) -> Frame:
-    return Queued(seq=seq, data=data, run_id=data["runId"], input_id=data.get("inputId"), queued=data["queued"])
-
-
-def _result(seq: int | None, data: Any) -> Frame:
-    return Ended(seq=seq, data=data, result=Result.model_validate(data))
-
-
-def _error(seq: int | None, data: Any) -> Frame:
-    if seq is None:
-        raise ValueError("an error without a number is the connection's: the stream goes on")
-    error = data["error"]
+def _failed(error: Mapping[str, Any]) -> Result:
+    """The `error` frame tells of the result what is not the error's own."""
     told = {name: value for name, value in error.items() if name in _RESULT_FIELDS}
     failure = {name: value for name, value in error.items() if name not in _RESULT_FIELDS}
-    return Ended(seq=seq, data=data, result=Result.model_validate(told | {"error": Failure.model_validate(failure)}))
+    return Result.model_validate({"status": "failed", **told, "error": failure})
 
 
 _RESULT_FIELDS = frozenset(
     {"runId", "invocationId", "streamId", "status", "steps", "usage", "cost", "errors", "unanswered"}
-)
-"""What the `error` frame tells of the result, beside the error."""
-
-_KINDS: Mapping[str, Callable[[int | None, Any], Frame]] = MappingProxyType(
-    {
-        "text": _text,
-        "tool_start": _tool_start,
-        "tool": _tool,
-        "output": _output,
-        "message": _message,
-        "steered": _steered,
-        "status": _status,
-        "rewind": _rewind,
-        "queued": _queued,
-        "result": _result,
-        "error": _error,
-    }
 )

@@ -1,9 +1,12 @@
 """How long a client waits before it tries again, and when it gives up."""
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
+
+log = logging.getLogger(__name__)
 
 FIRST_S = 0.2
 LONGEST_S = 10.0
@@ -47,6 +50,7 @@ class Patience:
         delay_s = self._drawn_s(at_least_s)
         if now_s + delay_s > self._failing_since_s + self._limit_s:
             raise failure
+        log.info("%s: trying again in %.1f s", failure, delay_s)
         await self._sleep(delay_s)
 
     def _drawn_s(self, at_least_s: float) -> float:

@@ -144,7 +144,7 @@ class Stream(InHand):
             await self._ended(connection)
             return None
         frame = frame_of(event)
-        if isinstance(frame, Event) and frame.name == "error" and frame.seq is None:
+        if isinstance(frame, Event) and frame.event == "error" and frame.seq is None:
             await self._refused(connection, frame)
             return None
         if self._seeks_end and not isinstance(frame, Ended):
