@@ -12,6 +12,7 @@ dev: venv
 test: venv
 	@.venv/bin/python -m scripts.services
 	@.venv/bin/python -m scripts.browser
+	@.venv/bin/python -m scripts.proxy
 	@.venv/bin/python -m scripts.manifests
 	@.venv/bin/python -m scripts.suites
 

@@ -5,16 +5,19 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pika
 import psycopg
 import redis
+from scripts.proxy import NGINX
 from scripts.services.servers import IS_ROOT, SERVERS, Server, rabbitmq_environment
 from scripts.services.service import POSTGRES, RABBITMQ, Service
 
@@ -149,6 +152,30 @@ def mortal_postgres() -> Iterator[MortalServer]:
             user=_user(server),
         )
         yield from _running(cluster)
+
+
+@contextlib.contextmanager
+def mortal_nginx(upstream_port: int, *directives: str) -> Iterator[MortalServer]:
+    """In front of what listens there, with these directives for all of it; what they do not set is as nginx comes."""
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="runyard-nginx-") as name:
+        folder = Path(name)
+        stores = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        lines = [
+            *(["user root;"] if IS_ROOT else []),  # its folder is nobody else's
+            "daemon off; pid pid; error_log error.log; events {}",
+            f"http {{ access_log access.log; {' '.join(f'{store}_temp_path {store};' for store in stores)}",
+            f"server {{ listen 127.0.0.1:{port}; {' '.join(directives)}",
+            f"location / {{ proxy_pass http://127.0.0.1:{upstream_port}; }} }} }}",
+        ]
+        (folder / "conf").write_text("\n".join(lines))
+        command = [str(NGINX.find()), "-p", name, "-c", "conf", "-e", "error.log"]
+        yield from _running(MortalServer(f"http://127.0.0.1:{port}", command, folder=folder, ask=_listens))
+
+
+def _listens(url: str) -> None:
+    where = urlsplit(url)
+    socket.create_connection((where.hostname, where.port), timeout=5).close()
 
 
 def _server(service: Service) -> Server:

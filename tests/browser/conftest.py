@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from playwright.async_api import Browser, async_playwright, expect
-from scripts.browser import find_chromium
+from scripts.browser import CHROMIUM
 from scripts.services.service import Unusable
 from tests.browser.console import Reader
 from tests.integration.stack import Stack
@@ -29,7 +29,7 @@ expect.set_options(timeout=GUARD_MS)
 async def chromium() -> AsyncIterator[Browser]:
     """Without a Chromium the test fails."""
     try:
-        binary = find_chromium()
+        binary = CHROMIUM.find()
     except Unusable as error:
         pytest.fail(str(error), pytrace=False)
     async with async_playwright() as playwright:

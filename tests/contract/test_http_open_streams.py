@@ -4,23 +4,20 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 from tests.clients.api import GUARD_S, STREAM, Api
 from tests.clients.tokens import token
+from tests.contract.inside import gateway_inside
 from tests.integration.fixtures import on_sqlite
 from tests.integration.processes import eventually
 from tests.integration.stack import Stack
 from tests.standin import says
 
-from runyard.settings import Settings
 from runyard.streams.connect import CONNECTIONS_MAX
-from runyard_gateway.app import build_app, open_gateway
 from runyard_gateway.gateway import Gateway
-from runyard_gateway.server import DrainingServer, listen
 
 pytestmark = [pytest.mark.anyio, on_sqlite]
 
@@ -103,24 +100,6 @@ async def test_a_stranger_is_not_told_of_the_limit(stack: Stack) -> None:
 # Readers who go -----------------------------------------------------------------------------------------------------
 
 
-@contextlib.asynccontextmanager
-async def gateway_inside(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Gateway, int]]:
-    """A gateway in this very process, where its tasks and counters can be seen, beside those of the stack."""
-    for name, value in stack.environment(RUNYARD_STREAMS_PER_USER=str(RESETS)).items():
-        if name.startswith("RUNYARD_"):
-            monkeypatch.setenv(name, value)
-    listener = listen("127.0.0.1", 0)
-    async with open_gateway(Settings.load()) as gateway:
-        server = DrainingServer(build_app(gateway), on_leave=gateway.leave)
-        serving = asyncio.create_task(server.serve([listener]))
-        try:
-            yield gateway, listener.getsockname()[1]
-        finally:
-            server.should_exit = True
-            gateway.leave()
-            await serving
-
-
 async def reset(port: int, request: bytes, *, received: int) -> None:
     """Send a request, read at least so many bytes of the answer, and break the connection (RST)."""
     loop = asyncio.get_running_loop()
@@ -160,7 +139,7 @@ async def test_nothing_is_left_of_readers_who_went(stack: Stack, monkeypatch: py
     }
     walks = [("call", 0), ("replay", 0), ("tail", 0), ("replay", 4096), ("tail", 256)]
     with capture_logs() as logged:
-        async with gateway_inside(stack, monkeypatch) as (gateway, port):
+        async with gateway_inside(stack, monkeypatch, RUNYARD_STREAMS_PER_USER=str(RESETS)) as (gateway, port):
             await eventually(lambda: not gateway.hub.redis_away, "subscription")
             at_rest, connected = held(gateway), len(stack.redis.client_list())
 

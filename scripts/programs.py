@@ -1,0 +1,42 @@
+"""A program that tests run: the machine's own, else, as root, Debian's."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.services import debian
+from scripts.services.service import Unusable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    title: str
+    variable: str
+    """Names another one than those on PATH."""
+    names: tuple[str, ...]
+    package: str
+
+    def find(self) -> Path:
+        """Raises `Unusable`: there is none. The message says what to do."""
+        if named := os.environ.get(self.variable):
+            if os.access(named, os.X_OK):
+                return Path(named)
+            raise Unusable(f"{self.variable} names {named}, which cannot be run")
+        for name in self.names:
+            if found := shutil.which(name):
+                return Path(found)
+        raise Unusable(
+            f"no {self.title} on PATH: install Debian's package {self.package}, or name one in {self.variable}"
+        )
+
+    def see_to(self) -> Path:
+        """The same; installed where it is not there and may be."""
+        try:
+            return self.find()
+        except Unusable:
+            if os.environ.get(self.variable) or not debian.here():
+                raise
+        print(f"Installing {self.title}", flush=True)
+        debian.install([self.package])
+        return self.find()
