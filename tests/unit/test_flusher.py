@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 import hypothesis
 import pytest
 from hypothesis import strategies as st
-from tests.fakes.frame_store import FakeFrameStore, StoredStream
+from tests.fakes.faulty_frames import FaultyFrames
 
 from runyard.frames import Payload, event_payload, text_payload
 from runyard.streams import backoff
+from runyard.streams.memory import StoredStream
 from runyard.streams.ops import Answer, Append, Open, Reset, Status, Touch
 from runyard_workers import flusher as flusher_module
 from runyard_workers.flusher import Flusher
@@ -42,12 +43,12 @@ async def running(flusher: Flusher) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-async def store() -> FakeFrameStore:
-    return FakeFrameStore()
+async def store() -> FaultyFrames:
+    return FaultyFrames()
 
 
 @pytest.fixture
-async def flusher(store: FakeFrameStore) -> AsyncIterator[Flusher]:
+async def flusher(store: FaultyFrames) -> AsyncIterator[Flusher]:
     flusher = Flusher(store)
     async with running(flusher):
         yield flusher
@@ -57,7 +58,7 @@ def text(word: str) -> Payload:
     return text_payload(word)
 
 
-async def test_the_first_frames_need_no_round_trip_of_their_own(flusher: Flusher, store: FakeFrameStore) -> None:
+async def test_the_first_frames_need_no_round_trip_of_their_own(flusher: Flusher, store: FaultyFrames) -> None:
     writer = flusher.open(SID, 1)
     assert [writer.write(text("a")), writer.write(text("b"))] == [1, 2]
     assert await writer.flush()
@@ -71,7 +72,7 @@ async def test_the_first_frames_need_no_round_trip_of_their_own(flusher: Flusher
 
 
 async def test_what_is_written_while_a_call_is_in_flight_leaves_in_one_call(
-    flusher: Flusher, store: FakeFrameStore
+    flusher: Flusher, store: FaultyFrames
 ) -> None:
     one, two = flusher.open("st_1", 1), flusher.open("st_2", 5)
     one.write(text("a"))
@@ -94,7 +95,7 @@ async def test_what_is_written_while_a_call_is_in_flight_leaves_in_one_call(
 
 
 async def test_a_large_backlog_leaves_in_pieces_and_others_take_turns(
-    flusher: Flusher, store: FakeFrameStore, monkeypatch: pytest.MonkeyPatch
+    flusher: Flusher, store: FaultyFrames, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flusher_module, "CALL_BYTES", 250)
     large, small = flusher.open("st_large", 1), flusher.open("st_small", 1)
@@ -113,7 +114,7 @@ async def test_a_large_backlog_leaves_in_pieces_and_others_take_turns(
     ]
 
 
-async def test_a_taken_over_stream_goes_on_from_its_last_number(flusher: Flusher, store: FakeFrameStore) -> None:
+async def test_a_taken_over_stream_goes_on_from_its_last_number(flusher: Flusher, store: FaultyFrames) -> None:
     store.streams[SID] = StoredStream(generation=1)
     store.streams[SID].add([text("a"), text("b")])
     writer = flusher.open(SID, 2)
@@ -123,7 +124,7 @@ async def test_a_taken_over_stream_goes_on_from_its_last_number(flusher: Flusher
     assert store.texts(SID) == [(1, b"a"), (2, b"b"), (3, b"c")]
 
 
-async def test_opening_without_an_answer_leaves_the_stream_in_doubt(flusher: Flusher, store: FakeFrameStore) -> None:
+async def test_opening_without_an_answer_leaves_the_stream_in_doubt(flusher: Flusher, store: FaultyFrames) -> None:
     store.away = True
     writer = flusher.open(SID, 2)
     assert await writer.opened(timeout_s=0.01) == 0
@@ -135,7 +136,7 @@ async def test_opening_without_an_answer_leaves_the_stream_in_doubt(flusher: Flu
 
 
 async def test_a_stream_with_frames_that_was_written_as_a_new_one_is_broken(
-    flusher: Flusher, store: FakeFrameStore
+    flusher: Flusher, store: FaultyFrames
 ) -> None:
     store.streams[SID] = StoredStream(generation=1)
     store.streams[SID].add([text("a")])
@@ -146,7 +147,7 @@ async def test_a_stream_with_frames_that_was_written_as_a_new_one_is_broken(
     assert store.texts(SID) == [(1, b"a")]
 
 
-async def test_it_tells_for_how_long_redis_is_away(flusher: Flusher, store: FakeFrameStore) -> None:
+async def test_it_tells_for_how_long_redis_is_away(flusher: Flusher, store: FaultyFrames) -> None:
     writer = flusher.open(SID, 1)
     writer.write(text("a"))
     assert await writer.flush()
@@ -163,7 +164,7 @@ async def test_it_tells_for_how_long_redis_is_away(flusher: Flusher, store: Fake
     assert flusher.away_s == 0
 
 
-async def test_frames_wait_for_redis_and_arrive_once(flusher: Flusher, store: FakeFrameStore) -> None:
+async def test_frames_wait_for_redis_and_arrive_once(flusher: Flusher, store: FaultyFrames) -> None:
     writer = flusher.open(SID, 1)
     writer.write(text("a"))
     store.away = True
@@ -177,7 +178,7 @@ async def test_frames_wait_for_redis_and_arrive_once(flusher: Flusher, store: Fa
     assert store.texts(SID) == [(1, b"a"), (2, b"b")]
 
 
-async def test_frames_whose_answer_was_lost_are_not_sent_again(flusher: Flusher, store: FakeFrameStore) -> None:
+async def test_frames_whose_answer_was_lost_are_not_sent_again(flusher: Flusher, store: FaultyFrames) -> None:
     writer = flusher.open(SID, 1)
     writer.write(text("a"))
     store.answers_to_lose = 1
@@ -190,7 +191,7 @@ async def test_frames_whose_answer_was_lost_are_not_sent_again(flusher: Flusher,
     assert store.texts(SID) == [(1, b"a"), (2, b"b"), (3, b"c")]
 
 
-async def test_the_writer_of_an_older_generation_is_lost(flusher: Flusher, store: FakeFrameStore) -> None:
+async def test_the_writer_of_an_older_generation_is_lost(flusher: Flusher, store: FaultyFrames) -> None:
     writer = flusher.open(SID, 1)
     writer.write(text("a"))
     assert await writer.flush()
@@ -205,29 +206,29 @@ async def test_the_writer_of_an_older_generation_is_lost(flusher: Flusher, store
     assert store.texts(SID) == [(1, b"a")]
 
 
-async def test_opening_under_an_older_generation_is_lost(flusher: Flusher, store: FakeFrameStore) -> None:
+async def test_opening_under_an_older_generation_is_lost(flusher: Flusher, store: FaultyFrames) -> None:
     store.streams[SID] = StoredStream(generation=7)
     writer = flusher.open(SID, 6)
     assert await writer.opened() == 0
     assert writer.state is WriterState.LOST
 
 
-async def test_the_writer_of_a_closed_stream_drops_its_frames(flusher: Flusher, store: FakeFrameStore) -> None:
+async def test_the_writer_of_a_closed_stream_drops_its_frames(flusher: Flusher, store: FaultyFrames) -> None:
     writer = flusher.open(SID, 1)
     writer.write(text("a"))
     assert await writer.flush()
-    store.streams[SID].closed = True
+    store.streams[SID].is_closed = True
     writer.write(text("b"))
     assert not await writer.flush()
     assert writer.state is WriterState.CLOSED
 
 
-async def test_lost_frames_break_the_writer_until_a_reset(flusher: Flusher, store: FakeFrameStore) -> None:
+async def test_lost_frames_break_the_writer_until_a_reset(flusher: Flusher, store: FaultyFrames) -> None:
     writer = flusher.open(SID, 1)
     for word in "abc":
         writer.write(text(word))
     assert await writer.flush()
-    store.forget(SID, last=1)
+    store.lose(SID, last=1)
     writer.write(text("d"))
     assert not await writer.flush()
     assert writer.broken
@@ -240,7 +241,7 @@ async def test_lost_frames_break_the_writer_until_a_reset(flusher: Flusher, stor
     assert (writer.state, writer.acked) == (WriterState.LIVE, 1007)
 
 
-async def test_a_stream_that_is_gone_breaks_the_writer(flusher: Flusher, store: FakeFrameStore) -> None:
+async def test_a_stream_that_is_gone_breaks_the_writer(flusher: Flusher, store: FaultyFrames) -> None:
     writer = flusher.open(SID, 1)
     writer.write(text("a"))
     assert await writer.flush()
@@ -251,7 +252,7 @@ async def test_a_stream_that_is_gone_breaks_the_writer(flusher: Flusher, store: 
     assert SID not in store.streams  # only a reset, whose base is committed, makes it again
 
 
-async def test_a_reset_whose_answer_was_lost_counts_once(flusher: Flusher, store: FakeFrameStore) -> None:
+async def test_a_reset_whose_answer_was_lost_counts_once(flusher: Flusher, store: FaultyFrames) -> None:
     writer = flusher.open(SID, 1)
     writer.write(text("a"))
     assert await writer.flush()
@@ -263,7 +264,7 @@ async def test_a_reset_whose_answer_was_lost_counts_once(flusher: Flusher, store
     assert store.texts(SID) == [(1000, REWIND_ALL.data), (1001, b"a"), (1002, b"b")]
 
 
-async def test_an_answer_from_before_a_reset_says_nothing_about_it(flusher: Flusher, store: FakeFrameStore) -> None:
+async def test_an_answer_from_before_a_reset_says_nothing_about_it(flusher: Flusher, store: FaultyFrames) -> None:
     writer = flusher.open(SID, 1)
     writer.write(text("a"))
     assert await writer.flush()
@@ -279,7 +280,7 @@ async def test_an_answer_from_before_a_reset_says_nothing_about_it(flusher: Flus
 
 
 async def test_beyond_the_buffer_the_largest_stream_loses_its_frames(
-    flusher: Flusher, store: FakeFrameStore, monkeypatch: pytest.MonkeyPatch
+    flusher: Flusher, store: FaultyFrames, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flusher_module, "BUFFER_MAX_BYTES", 1000)
     large, small = flusher.open("st_large", 1), flusher.open("st_small", 1)
@@ -297,17 +298,17 @@ async def test_beyond_the_buffer_the_largest_stream_loses_its_frames(
 
 
 async def test_live_streams_are_touched_and_others_are_not() -> None:
-    store = FakeFrameStore(retain_s=0.04)
+    store = FaultyFrames(retain_s=0.04)
     flusher = Flusher(store)
     async with running(flusher):
         writer, gone = flusher.open("st_live", 1), flusher.open("st_gone", 1)
         assert await writer.opened() == 0
         assert await gone.opened() == 0
         gone.release()
-        while store.streams["st_live"].touches < 2:
-            await store.next_call()
-        touched = {op.stream_id for call in store.calls for op in call if isinstance(op, Touch)}
-        assert touched == {"st_live"}
+        touched: list[str] = []
+        while len(touched) < 2:
+            touched += [op.stream_id for op in await store.next_call() if isinstance(op, Touch)]
+        assert touched == ["st_live"] * 2
         assert writer.state is WriterState.LIVE
 
 
@@ -324,7 +325,7 @@ async def test_a_touch_that_finds_no_stream_breaks_the_writer() -> None:
     assert writer.broken
 
 
-async def test_a_released_writer_sends_nothing_more(flusher: Flusher, store: FakeFrameStore) -> None:
+async def test_a_released_writer_sends_nothing_more(flusher: Flusher, store: FaultyFrames) -> None:
     writer = flusher.open(SID, 1)
     writer.write(text("a"))
     writer.release()
@@ -335,7 +336,7 @@ async def test_a_released_writer_sends_nothing_more(flusher: Flusher, store: Fak
     assert set(store.streams) == {"st_2"}
 
 
-async def test_a_flush_that_nobody_waits_for_any_more_does_no_harm(flusher: Flusher, store: FakeFrameStore) -> None:
+async def test_a_flush_that_nobody_waits_for_any_more_does_no_harm(flusher: Flusher, store: FaultyFrames) -> None:
     writer = flusher.open(SID, 1)
     store.gate.clear()
     writer.write(text("a"))
@@ -355,7 +356,7 @@ async def test_a_flush_that_nobody_waits_for_any_more_does_no_harm(flusher: Flus
 @hypothesis.settings(deadline=None, max_examples=60)
 def test_whatever_redis_does_the_stream_is_what_was_written(actions: list[str]) -> None:
     async def scenario() -> None:
-        store = FakeFrameStore()
+        store = FaultyFrames()
         flusher = Flusher(store)
         async with running(flusher):
             writer = flusher.open(SID, 1)
