@@ -16,10 +16,9 @@ from runyard.db.closes import mark_closed
 from runyard.db.engine import Database
 from runyard.errors import StoreUnavailable
 from runyard.ids import InvocationId, StreamId
-from runyard.lifecycle.closing import close_anew, is_in_doubt, last_before
+from runyard.lifecycle.closing import Frames, close_anew, is_in_doubt, last_before
 from runyard.lifecycle.endings import Ending
 from runyard.streams.ops import Status
-from runyard.streams.store import FrameStore
 from runyard_workers.stream_writer import StreamWriter, WriterState
 
 RETRY_S = 1.0
@@ -51,7 +50,7 @@ class Closer:
     While Redis is away they wait, with the frames that their runs still have to send.
     """
 
-    def __init__(self, database: Database, store: FrameStore) -> None:
+    def __init__(self, database: Database, store: Frames) -> None:
         self._database = database
         self._store = store
         self._unclosed: OrderedDict[InvocationId, _Unclosed] = OrderedDict()

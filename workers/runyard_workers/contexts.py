@@ -12,14 +12,14 @@ from runyard.authoring.rooms import Rooms
 from runyard.authoring.stream import Stream
 from runyard.db.claims import Claim
 from runyard_workers.output import Output
-from runyard_workers.rooms import Broadcasts
+from runyard_workers.rooms import Tenants
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contexts:
     claim: Claim
     output: Output
-    broadcasts: Broadcasts
+    broadcasts: Tenants
     resources: Mapping[str, Any]
 
     def of_call(self, call_id: str, *, assistant_seq: int, index: int) -> RunContext:

@@ -1,15 +1,13 @@
 """Which Redis process holds the frames."""
 
-from redis.asyncio import Redis
-
-from runyard.streams.connect import redis_run_id
+from runyard.lifecycle.closing import Frames
 
 
 class FrameServer:
-    """`run_id` is what it was when it was asked last; `client` is its owner's to close."""
+    """`run_id` is what it was when it was asked last."""
 
-    def __init__(self, client: Redis) -> None:
-        self._client = client
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
         self.run_id = ""
 
     async def ask(self) -> str:
@@ -18,5 +16,5 @@ class FrameServer:
         Raises:
             StoreUnavailable: it does not answer.
         """
-        self.run_id = await redis_run_id(self._client)
+        self.run_id = await self._frames.server_run_id()
         return self.run_id

@@ -142,7 +142,7 @@ async def _services(settings: Settings, catalog: Catalog, client: Redis) -> Asyn
             catalog=catalog,
             resources=await stack.enter_async_context(open_resources(catalog.lifespans)),
             default_model=settings.model,
-            frame_server=await _frame_server(client),
+            frame_server=await _frame_server(store),
         )
 
 
@@ -201,8 +201,8 @@ async def _tick(beat: Beat) -> None:
         await asyncio.sleep(TICK_S)
 
 
-async def _frame_server(client: Redis) -> FrameServer:
-    server = FrameServer(client)
+async def _frame_server(store: FrameStore) -> FrameServer:
+    server = FrameServer(store)
     try:
         await server.ask()
     except StoreUnavailable as error:

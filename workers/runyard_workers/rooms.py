@@ -3,12 +3,13 @@
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 import structlog
 from redis.asyncio import Redis
 
+from runyard.authoring.rooms import RoomSink
 from runyard.errors import StoreUnavailable
 from runyard.rooms import room_channel
 from runyard.streams.connect import answered
@@ -17,6 +18,12 @@ WAITING_MAX = 1_000
 BATCH = 100
 
 log = structlog.get_logger()
+
+
+class Tenants(Protocol):
+    """`Broadcasts`, as far as a run needs it."""
+
+    def sink(self, tenant_id: str) -> RoomSink: ...
 
 
 class Broadcasts:

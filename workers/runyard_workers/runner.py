@@ -4,19 +4,18 @@ the process leaves.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
 from runyard import traces
 from runyard.db import claims
-from runyard.db.claims import Claim
+from runyard.db.claims import Claim, GivenBack
 from runyard.db.turns import Totals
 from runyard.db.workers import OwnRun
 from runyard.errors import GenerationLost, HandOver, StoreUnavailable
 from runyard.ids import RunId
 from runyard.metrics import HANDOVERS, LOST, TAKEOVERS
-from runyard.queue.wakeups import Publisher
 from runyard_workers import spans
 from runyard_workers.commits import backoff
 from runyard_workers.execution import Execution
@@ -35,10 +34,16 @@ Holding = tuple[RunId, int]
 """A run at a generation."""
 
 
+class Wakes(Protocol):
+    """`runyard.queue.wakeups.Publisher`, as far as runs that leave need it."""
+
+    def wake_all(self, runs: Sequence[GivenBack]) -> None: ...
+
+
 class Runner:
     """Belongs to the event loop. Each run holds the slot that was reserved for its claim until it leaves."""
 
-    def __init__(self, services: Services, slots: SlotPool, publisher: Publisher) -> None:
+    def __init__(self, services: Services, slots: SlotPool, publisher: Wakes) -> None:
         self._services = services
         self._slots = slots
         self._publisher = publisher
@@ -81,9 +86,21 @@ class Runner:
 
     def look_at(self, run_id: RunId) -> None:
         """Something asks for this run's cancel; whether it is so, its row says."""
-        for holding in self._tasks:
-            if holding[0] == run_id:
-                self._keep(asyncio.create_task(self._cancel_if_asked(holding)))
+        for holding in self._held(run_id):
+            self._keep(asyncio.create_task(self._cancel_if_asked(holding)))
+
+    async def cancel_if_asked(self, run_id: RunId) -> None:
+        """The same; returns when the run, if it is here, has been told."""
+        for holding in self._held(run_id):
+            await self._cancel_if_asked(holding)
+
+    def _held(self, run_id: RunId) -> list[Holding]:
+        return [holding for holding in self._tasks if holding[0] == run_id]
+
+    async def left(self) -> None:
+        """Wait until no run is here."""
+        while self._tasks:
+            await asyncio.wait([*self._tasks.values()])
 
     async def _cancel_if_asked(self, holding: Holding) -> None:
         try:

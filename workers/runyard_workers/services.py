@@ -10,9 +10,9 @@ from runyard_workers.closer import Closer
 from runyard_workers.flusher import Flusher
 from runyard_workers.frame_server import FrameServer
 from runyard_workers.liveness import Liveness
-from runyard_workers.providers.registry import Providers
+from runyard_workers.providers.model import Models
 from runyard_workers.retries import RetryPolicy
-from runyard_workers.rooms import Broadcasts
+from runyard_workers.rooms import Tenants
 from runyard_workers.threads import ToolThreads
 
 
@@ -23,8 +23,8 @@ class Services:
     database: Database
     flusher: Flusher
     closer: Closer
-    broadcasts: Broadcasts
-    providers: Providers
+    broadcasts: Tenants
+    providers: Models
     threads: ToolThreads
     liveness: Liveness
     catalog: Catalog

@@ -1,18 +1,30 @@
 """Closing the stream of a settled invocation, also where Redis does not have all that its readers have seen."""
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import structlog
 
 from runyard.db.closes import set_closing_base
 from runyard.db.engine import Database
 from runyard.lifecycle.endings import RESET_DISTANCE, Ending
 from runyard.outcomes import CLOSING_FRAMES
-from runyard.streams.ops import Answer
-from runyard.streams.store import FrameStore
+from runyard.streams.ops import Answer, Close, Op
 
 log = structlog.get_logger()
 
 
-async def is_in_doubt(store: FrameStore, ending: Ending) -> bool:
+class Frames(Protocol):
+    """`runyard.streams.store.FrameStore`, as far as whoever closes streams needs it."""
+
+    async def apply(self, ops: Sequence[Op]) -> list[Answer]: ...
+
+    async def close(self, close: Close) -> Answer: ...
+
+    async def server_run_id(self) -> str: ...
+
+
+async def is_in_doubt(store: Frames, ending: Ending) -> bool:
     """Whether Redis restarted since the invocation began.
 
     Frames that no row accounts for may be lost then, whose numbers readers have: the end must not get one of them. Who
@@ -29,7 +41,7 @@ def last_before(answer: Answer) -> int:
     return answer.last - CLOSING_FRAMES
 
 
-async def close_anew(database: Database, store: FrameStore, ending: Ending, *, stored_last: int = 0) -> None:
+async def close_anew(database: Database, store: Frames, ending: Ending, *, stored_last: int = 0) -> None:
     """Give the readers the committed text anew, then the end. `stored_last`: the highest number that Redis has.
 
     Raises:

@@ -138,6 +138,18 @@ class Turn:
 ModelEvent = TextDelta | ThinkingDelta | Activity | UsageSoFar | Turn
 
 
+class Models(Protocol):
+    """`registry.Providers`, as far as a step needs it."""
+
+    def resolve(self, model: str | None) -> "tuple[Provider, str]":
+        """The provider and its own name of the model; None: of an agent that names none.
+
+        Raises:
+            ModelNotConfigured: there is none.
+        """
+        ...
+
+
 class Provider(Protocol):
     """`name`: as traces call it, one of OpenTelemetry's `gen_ai.provider.name` where that has it."""
 
