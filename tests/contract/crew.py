@@ -31,8 +31,7 @@ class Crew:
     async def left(self) -> None:
         """Until no run is here any more, and its slot is free."""
         async with asyncio.timeout(GUARD_S):
-            while tasks := list(self.runner._tasks.values()):
-                await asyncio.wait(tasks)
+            await self.runner.left()
         assert [self.slots.reserve(0), self.slots.reserve(0)] == [True, True]
         self.slots.release()
         self.slots.release()

@@ -235,8 +235,7 @@ class Life:
         struck.cancel()
 
     async def left(self) -> None:
-        while tasks := list(self.crew.runner._tasks.values()):
-            await asyncio.wait(tasks)
+        await self.crew.runner.left()
         await asyncio.gather(*self._leaving)
         await self.worker.closer.drained()
 

@@ -48,8 +48,7 @@ class Crew:
 
     async def all_slots_free(self) -> None:
         async with asyncio.timeout(GUARD_S):
-            while tasks := list(self.runner._tasks.values()):
-                await asyncio.wait(tasks)
+            await self.runner.left()
         assert [self.slots.reserve(0) for _ in range(4)] == [True, True, True, False]
 
     @contextlib.asynccontextmanager

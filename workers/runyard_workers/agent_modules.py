@@ -35,6 +35,12 @@ def mount(folder: Path) -> None:
     sys.path_importer_cache[str(folder)] = FileFinder(str(folder), (_FreshSourceLoader, SOURCE_SUFFIXES))
 
 
+def mounted() -> Path | None:
+    """The folder that is the package now."""
+    package = sys.modules.get(PACKAGE)
+    return None if package is None else Path(package.__path__[0])
+
+
 def import_file(name: str) -> ModuleType:
     """Import `<folder>/<name>.py`; raises whatever the file raises."""
     return importlib.import_module(f"{PACKAGE}.{name}")

@@ -1,0 +1,31 @@
+"""What tests of agents import: `from runyard.testing import harness`. Needs `pip install 'runyard[testing]'`."""
+
+try:
+    from runyard_workers.testing.blocking import BlockingHarness, BlockingRun
+    from runyard_workers.testing.cast import load
+    from runyard_workers.testing.errors import ScriptError
+    from runyard_workers.testing.harness import Harness
+    from runyard_workers.testing.opening import harness
+    from runyard_workers.testing.results import RunResult, SeenFrame, ToolCall
+    from runyard_workers.testing.rooms import Broadcast
+    from runyard_workers.testing.runs import StartedRun
+    from runyard_workers.testing.tools import ToolExecution
+except ModuleNotFoundError as error:
+    if error.name is None or error.name.partition(".")[0] != "runyard_workers":
+        raise
+    raise ImportError("runyard.testing runs agents as a worker does: pip install 'runyard[testing]'") from error
+
+__all__ = [
+    "BlockingHarness",
+    "BlockingRun",
+    "Broadcast",
+    "Harness",
+    "RunResult",
+    "ScriptError",
+    "SeenFrame",
+    "StartedRun",
+    "ToolCall",
+    "ToolExecution",
+    "harness",
+    "load",
+]

@@ -1,0 +1,156 @@
+"""The workers of a harness, one after the other: the newest takes what is queued, also what an earlier one left."""
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard.clock import now_ms
+from runyard.db import deaths, workers
+from runyard.db.claims import GivenBack, claim_best
+from runyard.db.workers import Registration
+from runyard.errors import WorkerGone
+from runyard.ids import RunId, new_worker_id
+from runyard_workers.runner import Runner
+from runyard_workers.services import Services
+from runyard_workers.slots import SlotPool
+from runyard_workers.testing.workers import Worker, current_worker, is_current
+
+SLOTS = 1_000
+"""Of each worker: no run of a test waits for one."""
+
+
+class Crew:
+    """A death is noticed at once, where a fleet takes seconds for it; what follows is what a fleet does.
+
+    `fault`: why nothing goes on: the test itself is wrong.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._versions = {name: loaded.version for name, loaded in services.catalog.loaded.items()}
+        self._queues = tuple({loaded.manifest["queue"] for loaded in services.catalog.loaded.values()})
+        self._claiming = asyncio.Lock()
+        self._workers: list[Worker] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.loop = asyncio.get_running_loop()
+        self.fault: asyncio.Future[BaseException] = self.loop.create_future()
+
+    @property
+    def hired(self) -> int:
+        """How many workers there have been."""
+        return len(self._workers)
+
+    def is_elsewhere(self) -> bool:
+        """Whether the calling thread is not the one whose event loop runs, or may run, the workers."""
+        try:
+            return asyncio.get_running_loop() is not self.loop
+        except RuntimeError:
+            return self.loop.is_running()
+
+    async def hire(self) -> None:
+        """A new worker: it takes all that is queued from now on."""
+        slots = SlotPool(SLOTS)
+        slots.open()
+        worker = Worker(id=new_worker_id(), slots=slots, runner=Runner(self._services, slots, self))
+        registration = Registration(
+            worker_id=worker.id,
+            host="harness",
+            slots=SLOTS,
+            queues=self._queues,
+            manifests={name: (it.version, dict(it.manifest)) for name, it in self._services.catalog.loaded.items()},
+        )
+        async with self._claiming:
+            await self._services.database.write(_sync, workers.register, registration)
+            self._workers.append(worker)
+
+    def wake(self) -> None:
+        """Something may be queued."""
+        self._do(self._claim_all())
+
+    def wake_all(self, runs: Iterable[GivenBack]) -> None:  # noqa: ARG002 - who looks finds them
+        """As a `Publisher`."""
+        self.wake()
+
+    async def tell_cancel(self, run_id: RunId) -> None:
+        """The run's row asks for its cancel."""
+        for worker in self._workers:
+            await worker.runner.cancel_if_asked(run_id)
+
+    def crash(self) -> None:
+        """The worker whose code asks for it, else the newest, dies now; another one takes its runs over."""
+        worker = current_worker() if is_current() else self._workers[-1]
+        if not worker.is_dead:
+            worker.is_dead = True
+            worker.runner.drop_all()
+            self._do(self._take_over(worker))
+
+    async def hand_over(self) -> None:
+        """The newest worker leaves as on SIGTERM: another one goes on with its runs from their next boundary."""
+        leaving = self._workers[-1]
+        await self.hire()
+        self._do(self._leave(leaving))
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing goes on: `error` is what the test is told."""
+        if not self.fault.done():
+            self.fault.set_result(error)
+        for worker in self._workers:
+            worker.is_dead = True
+            worker.runner.drop_all()
+
+    async def close(self) -> None:
+        """Drop what runs."""
+        for worker in self._workers:
+            worker.is_dead = True
+            worker.runner.drop_all()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *(worker.runner.left() for worker in self._workers), return_exceptions=True)
+
+    async def _claim_all(self) -> None:
+        async with self._claiming:
+            while not self.fault.done():
+                worker = self._workers[-1]
+                try:
+                    claim = await claim_best(
+                        self._services.database,
+                        worker_id=worker.id,
+                        queues=self._queues,
+                        agents=self._versions,
+                        redis_run_id=self._services.frame_server.run_id,
+                        at=now_ms(),
+                    )
+                except WorkerGone:
+                    return  # whoever takes over from it looks again
+                if claim is None:
+                    return
+                if not worker.is_dead:  # else it is given back with the other runs of the dead
+                    worker.start(claim)
+
+    async def _take_over(self, dead: Worker) -> None:
+        await dead.runner.left()
+        await self.hire()
+        await self._services.database.write(_sync, deaths.bury, dead.id, 0)
+        self.wake()
+
+    async def _leave(self, leaving: Worker) -> None:
+        await leaving.runner.hand_over_all(math.inf, asyncio.Event())
+        await self._services.database.write(_sync, workers.unregister, leaving.id)
+        self.wake()
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
+
+
+async def _sync(connection: AsyncConnection, work: Callable[..., Any], *args: Any) -> Any:
+    return await connection.run_sync(work, *args)

@@ -1,0 +1,115 @@
+"""`h`: what a test does with its agents."""
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from runyard.authoring.functions import Function
+from runyard.authoring.tools import Tool
+from runyard.names import FUNCTION_PREFIX
+from runyard_workers.catalog import Loaded
+from runyard_workers.testing.happening import Happening, crash_here, moment_of
+from runyard_workers.testing.model import ScriptedModel
+from runyard_workers.testing.results import RunResult
+from runyard_workers.testing.rooms import Broadcast
+from runyard_workers.testing.runs import Runs, StartedRun
+from runyard_workers.testing.stage import Stage
+from runyard_workers.testing.tools import ToolExecution
+from runyard_workers.testing.turns import CallOptions, Input, RunOptions, agents_turn, functions_turn
+
+
+class Controls:
+    """What the sync and the async harness have alike.
+
+    `model`: plays the script. `executions`: each time that a tool or function ran. `broadcasts`: what was said to
+    rooms. `resources`: what tools find as `ctx.resources`.
+    """
+
+    def __init__(self, stage: Stage, runs: Runs) -> None:
+        self._stage = stage
+        self._runs = runs
+        self.model: ScriptedModel = stage.model
+        self.executions: list[ToolExecution] = stage.watch.executions
+        self.broadcasts: list[Broadcast] = stage.rooms.said
+        self.resources: Mapping[str, Any] = stage.services.resources
+
+    def before(self, *, tool: str | Tool | None = None, step: int | None = None, nth: int = 1) -> Happening:
+        """The moment before a tool's function begins, its call being recorded as started; the n-th time from now on.
+        Or the moment in which the model is asked for turn `step` of its script, counted from 1.
+        """
+        return Happening(self._runs, moment_of("before", tool, step, nth))
+
+    def after(self, *, tool: str | Tool | None = None, step: int | None = None, nth: int = 1) -> Happening:
+        """The moment when a tool's function has returned and nothing is stored of it. Or when the model has said all of
+        turn `step`, and the turn is not stored.
+        """
+        return Happening(self._runs, moment_of("after", tool, step, nth))
+
+    def check(self) -> None:
+        """What the end of the block does: everything that the test has planned must have happened.
+
+        Raises:
+            ScriptError: it did not.
+        """
+        self._stage.check()
+
+    def crash(self) -> None:
+        """The worker dies here and now; another one takes its runs over. Called by a tool, it does not return.
+
+        Code of tools that waits is cancelled, code that runs in a thread goes on to its end, and nobody hears of it.
+        """
+        crash_here(self._stage.crew)
+
+
+class Harness(Controls):
+    def __init__(self, stage: Stage) -> None:
+        self.stage, self.runs = stage, Runs(stage)
+        super().__init__(self.stage, self.runs)
+
+    async def run(self, said: Input, **options: Unpack[RunOptions]) -> RunResult:
+        """Ask an agent, and wait for the end."""
+        return await (await self.start(said, **options)).result()
+
+    async def start(self, said: Input, **options: Unpack[RunOptions]) -> StartedRun:
+        """Ask an agent, and go on while it runs."""
+        name, loaded = _agent(self._stage, options.get("agent"))
+        turn = agents_turn(name, loaded.manifest["queue"], said, options)
+        return StartedRun(self._runs, await self._runs.begin(turn))
+
+    async def call(
+        self,
+        function: str | Function,
+        arguments: Mapping[str, Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> RunResult:
+        """Call a function, and wait for its end. Arguments that do not fit are the result's error, `INVALID_ARGS`."""
+        name, loaded = _function(self._stage, function)
+        turn = functions_turn(name, loaded.manifest["queue"], arguments or {}, options)
+        return await StartedRun(self._runs, await self._runs.begin(turn)).result()
+
+    async def results(self) -> list[RunResult]:
+        """Of all that was begun, as it is now."""
+        return [await self._runs.look(invocation_id) for invocation_id in self._runs.started]
+
+    async def hand_over(self) -> None:
+        """The worker leaves, as in a deploy: its runs go on elsewhere from their next boundary."""
+        await self._stage.crew.hand_over()
+
+
+def _agent(stage: Stage, name: str | None) -> tuple[str, Loaded]:
+    agents = stage.services.catalog.agents
+    wanted = name or stage.cast.agent
+    known = ", ".join(agents) or "none"
+    if wanted is None:
+        raise LookupError(f"say which agent runs, h.run(..., agent=...): there are {known}")
+    if wanted not in agents:
+        raise LookupError(f"no agent is named {wanted!r}: there are {known}")
+    return wanted, agents[wanted]
+
+
+def _function(stage: Stage, function: str | Function) -> tuple[str, Loaded]:
+    functions = stage.services.catalog.functions
+    name = FUNCTION_PREFIX + (function if isinstance(function, str) else function.name)
+    if name not in functions:
+        known = ", ".join(it.removeprefix(FUNCTION_PREFIX) for it in functions) or "none"
+        raise LookupError(f"no function is named {name.removeprefix(FUNCTION_PREFIX)!r}: there are {known}")
+    return name, functions[name]

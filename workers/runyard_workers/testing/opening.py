@@ -1,0 +1,126 @@
+"""`harness(...)`: opens a harness around a block of a test, with `async with` or with `with`."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from runyard.authoring.lifespan import Lifespan
+from runyard_workers.testing.blocking import BlockingHarness
+from runyard_workers.testing.cast import Target, cast_of
+from runyard_workers.testing.harness import Harness
+from runyard_workers.testing.stage import Setting, opened
+from runyard_workers.testing.story import story
+
+TIMEOUT_S = 30.0
+
+
+def harness(
+    target: Target,
+    *,
+    name: str = "agent",
+    resources: Mapping[str, Any] | None = None,
+    lifespans: Sequence[Lifespan] | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> "Opening":
+    """Run an agent or a function in this process: no service, no network, no key.
+
+        async with harness(researcher) as h:
+            h.model.says("I look.").calls("search_docs", query="swifts").says("In Africa.")
+            result = await h.run("Where do swifts winter?")
+            assert result.text == "In Africa."
+
+    In a test that is not async: `with harness(researcher) as h`, and `h.run(...)` without `await`.
+
+    `target` is what `agent(...)` or `@function` gave (`name`: what the agent is called), the path of the file that
+    holds it, or that of a folder. Given a path, the folder's lifespans are opened; `resources` are there in place of
+    them. `lifespans` are those to open, whatever the target is. `timeout_s` is how long a run may take.
+
+    When the block ends without an error, the script of the model and all moments must have been used up.
+
+    Raises:
+        StartError: the file or folder does not give what it should, or a lifespan fails.
+    """
+    setting = Setting(cast=cast_of(target, name=name), resources=resources, lifespans=lifespans, timeout_s=timeout_s)
+    return Opening(setting)
+
+
+class Opening:
+    """A harness that is opened by entering a block, once."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._leave = asyncio.Event()
+        self._holder: asyncio.Task[None] | None = None
+        self._harness: Harness | None = None
+        self._runner: asyncio.Runner | None = None
+
+    async def __aenter__(self) -> Harness:
+        if self._holder is not None:
+            raise RuntimeError("a harness is opened once: call harness(...) again")
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[Harness] = loop.create_future()
+        # One task opens and closes all parts, whoever enters and leaves: an author's lifespan may need that.
+        self._holder = loop.create_task(self._hold(ready))
+        try:
+            either: set[asyncio.Future[Any]] = {self._holder, ready}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            self._holder.cancel()
+            raise
+        if not ready.done():
+            await self._holder
+        self._harness = ready.result()
+        return self._harness
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._holder is not None
+        assert self._harness is not None
+        try:
+            if error is None:
+                self._harness.check()
+            else:
+                error.add_note(await self._told())
+        finally:
+            self._leave.set()
+            await self._holder
+
+    def __enter__(self) -> BlockingHarness:
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_running_loop()
+            raise TypeError("an async test opens its harness with `async with harness(...)`")
+        self._runner = asyncio.Runner()
+        try:
+            return BlockingHarness(self._runner.run(self.__aenter__()), self._runner.run)
+        except BaseException:
+            self._runner.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._runner is not None
+        try:
+            self._runner.run(self.__aexit__(kind, error, traceback))
+        finally:
+            self._runner.close()
+
+    def told(self) -> str:
+        """What happened so far, for whoever reads why a test has failed: of a harness that was opened by `with`."""
+        assert self._runner is not None
+        return self._runner.run(self._told())
+
+    async def _told(self) -> str:
+        assert self._harness is not None
+        try:
+            return story(await self._harness.results())
+        except Exception as error:  # noqa: BLE001 - it must not stand in front of what the test has failed with
+            return f"what happened cannot be told: {error}"
+
+    async def _hold(self, ready: "asyncio.Future[Harness]") -> None:
+        async with opened(self._setting) as stage:
+            ready.set_result(Harness(stage))
+            await self._leave.wait()

@@ -1,0 +1,123 @@
+"""Runs of one harness: begun as a gateway begins them, steered, cancelled, looked at."""
+
+from collections.abc import AsyncIterator
+
+from runyard.clock import now_ms
+from runyard.db import reads, turns
+from runyard.ids import InvocationId, RunId, StreamId
+from runyard.lifecycle.accept import Accepted, NewTurn, accept_turn
+from runyard.lifecycle.cancelling import cancel_run
+from runyard_workers.testing.errors import ScriptError
+from runyard_workers.testing.results import RunResult, SeenFrame, seen
+from runyard_workers.testing.stage import Stage
+from runyard_workers.testing.turns import Input, RunOptions, agents_turn
+
+FRAMES_MAX = 1_000_000
+
+
+class Runs:
+    """`started`: what was accepted, by its invocation."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.started: dict[InvocationId, NewTurn] = {}
+        self._owners: dict[RunId, NewTurn] = {}
+
+    async def begin(self, turn: NewTurn) -> Accepted:
+        """Accept a turn, as a gateway does, and have it run.
+
+        Raises:
+            RunNotFound, RunBusy, AgentMismatch, ...: see `accept_turn`.
+        """
+        stage = self.stage
+        accepted: Accepted = await stage.services.database.write(accept_turn, turn)
+        self.started.setdefault(accepted.invocation_id, turn)
+        self._owners[accepted.run_id] = turn
+        if accepted.ending is not None:
+            stage.services.closer.close(accepted.ending)
+        if accepted.waits_for_end:
+            await stage.crew.tell_cancel(accepted.run_id)
+        stage.crew.wake()
+        return accepted
+
+    async def steer(self, run_id: RunId, said: Input) -> None:
+        """Raises:
+        ScriptError: nothing runs there that could be steered.
+        """
+        owner = self._owners[run_id]
+        turn = agents_turn(
+            owner.agent,
+            owner.queue,
+            said,
+            RunOptions(continues=run_id, tenant_id=owner.tenant_id, user_id=owner.user_id, roles=owner.roles),
+        )
+        if not (await self.begin(turn)).is_steering:
+            raise ScriptError(f"the run had ended before it was steered by {said!r:.80}")
+
+    async def cancel(self, run_id: RunId) -> None:
+        stage = self.stage
+        cancelled = await stage.services.database.write(cancel_run, run_id, self._owners[run_id].scope, at=now_ms())
+        if cancelled.ending is not None:
+            stage.services.closer.close(cancelled.ending)
+        await stage.crew.tell_cancel(run_id)
+
+    async def look(self, invocation_id: InvocationId) -> RunResult:
+        """An invocation as it is now."""
+        database, scope = self.stage.services.database, self.started[invocation_id].scope
+        found = await database.read(reads.invocation_of, invocation_id, scope)
+        assert found is not None, "it was accepted"
+        invocation, run = found
+        return RunResult(
+            run=run,
+            invocation=invocation,
+            rows=await database.read(turns.load_messages, run.id),
+            stored_frames=await self.stage.frames.read(invocation.stream_id, 0, FRAMES_MAX),
+        )
+
+
+class StartedRun:
+    """A run that goes on beside the test."""
+
+    def __init__(self, runs: Runs, accepted: Accepted) -> None:
+        self._runs = runs
+        self.run_id: RunId = accepted.run_id
+        self.invocation_id: InvocationId = accepted.invocation_id
+        self.stream_id: StreamId = accepted.stream_id
+
+    async def steer(self, said: Input) -> None:
+        """Say something while it runs.
+
+        Raises:
+            ScriptError: it had ended before.
+        """
+        await self._runs.steer(self.run_id, said)
+
+    async def cancel(self) -> None:
+        """As a person stops it. Returns at once; `result()` waits for the end."""
+        await self._runs.cancel(self.run_id)
+
+    async def frames(self) -> AsyncIterator[SeenFrame]:
+        """What a reader of it gets, as it comes, the terminal frame last."""
+        async for frame in self._runs.stage.frames.follow(self.stream_id):
+            yield seen(frame)
+
+    async def until(self, event: str) -> SeenFrame:
+        """Wait for the first frame of this event, `tool_start` or one of the agent's own.
+
+        Raises:
+            ScriptError: the run has ended without one.
+        """
+        async for frame in self.frames():
+            if frame.event == event:
+                return frame
+        raise ScriptError(f"the run has ended without a frame {event!r}")
+
+    async def result(self) -> RunResult:
+        """Wait for its end.
+
+        Raises:
+            TimeoutError: it has not ended in time.
+            ScriptError: the script of the model has ended before it.
+        """
+        await self._runs.stage.ended(self.stream_id)
+        return await self._runs.look(self.invocation_id)
