@@ -8,6 +8,7 @@ names and are read by the SDKs.
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from urllib.parse import parse_qs, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -51,6 +52,8 @@ class DatabaseSettings(_Environment):
     def _known_database(cls, value: str) -> str:
         if not value.startswith(("postgresql://", "postgres://", "sqlite:///")):
             raise ValueError("must begin with postgresql:// or sqlite:///")
+        if not {"true", "false"} >= set(parse_qs(urlsplit(value).query, keep_blank_values=True).get("pgbouncer", ())):
+            raise ValueError("?pgbouncer must be true or false")
         return value
 
 

@@ -23,6 +23,7 @@ from tests.redis_servers import check_every_key_ends, redis_server, valkey_serve
 from tests.standin import Standin
 
 from runyard.db.migrate import upgrade
+from runyard.db.postgres import link_url
 
 AGENTS = Path(__file__).parent / "agents"
 MODEL = "claude-sonnet-4-5"
@@ -267,7 +268,4 @@ async def standing_by(backing: Backing, folder: Path) -> AsyncIterator[Stack]:
 
 
 def _engine(url: str) -> sa.Engine:
-    named = sa.make_url(url)
-    if named.drivername != "sqlite":
-        named = named.set(drivername="postgresql+psycopg")
-    return sa.create_engine(named, poolclass=sa.NullPool)
+    return sa.create_engine(url if url.startswith("sqlite:") else link_url(url), poolclass=sa.NullPool)

@@ -53,6 +53,7 @@ def test_what_is_required_is_named(load: Any, name: str) -> None:
     ("changes", "said"),
     [
         ({"RUNYARD_DATABASE_URL": "mysql://x"}, "RUNYARD_DATABASE_URL: must begin with postgresql:// or sqlite:///"),
+        ({"RUNYARD_DATABASE_URL": "postgresql://x/y?pgbouncer=1"}, "?pgbouncer must be true or false"),
         ({"RUNYARD_REDIS_URL": "x"}, "RUNYARD_REDIS_URL: must begin with redis://"),
         ({"RUNYARD_BROKER_URL": "kafka://x"}, "RUNYARD_BROKER_URL: must begin with amqp://"),
         ({"RUNYARD_PORT": "eighty"}, "RUNYARD_PORT: "),

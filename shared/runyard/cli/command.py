@@ -134,8 +134,7 @@ def list_dead(
     """Print the dead letters, the oldest of each queue first, at most 1,000 of each.
 
     A message is dead when a worker could not read it or knows no actor of its name: something else writes to the
-    queue, or versions do not fit together. Or a fault of Runyard's own stood in the way: then a worker's log has it.
-    Brokers delete dead letters after seven days.
+    queue, or versions do not fit together. Brokers delete dead letters after seven days.
     """
     from runyard.cli.dead import print_list
 

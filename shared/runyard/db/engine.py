@@ -67,7 +67,11 @@ def sync_engine(url: str, *, statement_timeout_ms: int | None = None) -> sa.Engi
         _configure_sqlite(engine, timeout_ms)
         return engine
     engine = sa.create_engine(
-        link_url(url), pool_size=1, max_overflow=0, connect_args=link_options(statement_timeout_ms), **_ENGINE_OPTIONS
+        link_url(url),
+        pool_size=1,
+        max_overflow=0,
+        connect_args=link_options(url, statement_timeout_ms),
+        **_ENGINE_OPTIONS,
     )
     bound_waits(engine, statement_timeout_ms)
     watch_links(engine)
@@ -140,7 +144,7 @@ class Database:
             max_overflow=0,
             pool_timeout=POOL_WAIT_S,
             pool_use_lifo=True,  # the link used last has its statements prepared, and its server's caches warm
-            connect_args={"async_creator_fn": AsyncBoundedLink.connect, **link_options(None)},
+            connect_args={"async_creator_fn": AsyncBoundedLink.connect, **link_options(url, None)},
             **_ENGINE_OPTIONS,
         )
         watch_links(engine.sync_engine)

@@ -28,20 +28,24 @@ https://www.postgresql.org/docs/current/errcodes-appendix.html
 """
 
 
+POOLED = "pgbouncer"
+"""`?pgbouncer=true`: the address is that of a pool in transaction mode, where a session is another one after each
+transaction. What belongs to a session (prepared statements, settings) is done without.
+"""
+
+
 def link_url(url: str) -> sa.URL:
-    scheme, _, rest = url.partition("://")
-    assert scheme in {"postgres", "postgresql"}
-    return sa.make_url(f"postgresql+psycopg://{rest}")
+    return _parsed(url).difference_update_query([POOLED])
 
 
-def link_options(statement_timeout_ms: int | None) -> dict[str, Any]:
+def link_options(url: str, statement_timeout_ms: int | None) -> dict[str, Any]:
     """https://www.postgresql.org/docs/current/libpq-connect.html"""
-    options = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}"
-    if statement_timeout_ms is not None:
-        options += f" -c statement_timeout={statement_timeout_ms}"
     silent_ms = statement_timeout_ms or ANSWER_S * 1000
-    return {
-        "options": options,
+    if _parsed(url).query.get(POOLED) == "true":
+        session: dict[str, Any] = {"prepare_threshold": None}
+    else:
+        session = {"options": _session_settings(statement_timeout_ms)}
+    return session | {
         "connect_timeout": min(CONNECT_S, silent_ms // 1000),
         # A server that vanished without a word acknowledges no packet: its link is broken after this, not after hours.
         "tcp_user_timeout": silent_ms,
@@ -49,6 +53,19 @@ def link_options(statement_timeout_ms: int | None) -> dict[str, Any]:
         "keepalives_interval": 5,
         "keepalives_count": 2,
     }
+
+
+def _parsed(url: str) -> sa.URL:
+    scheme, _, rest = url.partition("://")
+    assert scheme in {"postgres", "postgresql"}
+    return sa.make_url(f"postgresql+psycopg://{rest}")
+
+
+def _session_settings(statement_timeout_ms: int | None) -> str:
+    options = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}"
+    if statement_timeout_ms is not None:
+        options += f" -c statement_timeout={statement_timeout_ms}"
+    return options
 
 
 def watch_links(engine: sa.Engine) -> None:
