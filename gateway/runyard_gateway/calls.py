@@ -30,6 +30,7 @@ from runyard.errors import (
 )
 from runyard.ids import InvocationId, RequestId, new_input_id, new_invocation_id, new_run_id, new_stream_id
 from runyard.lifecycle.accept import Accepted, NewTurn
+from runyard.priorities import Priority
 from runyard_gateway import shapes, waiting
 from runyard_gateway.accepting import accept
 from runyard_gateway.answers import EVENT_STREAM, LOCATION, REPLAYED, RUN_ID, STREAM_ID, Answer, json_answer, nothing
@@ -246,6 +247,7 @@ def new_turn(
         scope=identity.scope,
         agent=agent.current.agent,
         queue=agent.spec["queue"],
+        priority=Priority(body.priority or agent.priority),
         content=content,
         history=history,
         roles=tuple(sorted(identity.roles)),

@@ -50,7 +50,9 @@ def _add(families: dict[str, GaugeMetricFamily], depth: QueueDepth) -> None:
     if (messages := depth.messages) is not None:
         for state, count in (("ready", messages.ready), ("delayed", messages.delayed), ("dead", messages.dead)):
             families["runyard_queue_messages"].add_metric([queue, state], count)
-    families["runyard_queue_oldest_seconds"].add_metric([queue], (depth.oldest_queued_ms or 0) / 1000)
+    for each in depth.priorities:
+        families["runyard_queue_queued"].add_metric([queue, each.priority], each.queued)
+        families["runyard_queue_oldest_seconds"].add_metric([queue, each.priority], (each.oldest_ms or 0) / 1000)
     families["runyard_queue_workers"].add_metric([queue], depth.crew.workers)
     families["runyard_queue_draining"].add_metric([queue], depth.crew.draining)
     families["runyard_queue_slots"].add_metric([queue], depth.crew.slots)

@@ -10,6 +10,7 @@ from runyard.clock import now_ms
 from runyard.db.engine import Database
 from runyard.db.reads import Manifest, agents_known
 from runyard.names import FUNCTION_PREFIX
+from runyard.priorities import Priority
 from runyard_gateway.auth.principal import Identity
 
 FRESH_S = 1.0
@@ -30,6 +31,16 @@ class KnownAgent:
     def is_for(self, identity: Identity) -> bool:
         """Whether this user may call it."""
         return self.spec["auth"] != "admin" or identity.is_admin
+
+    @property
+    def priority(self) -> Priority:
+        """Of calls that name none. A worker of the version before names neither this nor a limit."""
+        return Priority(self.spec.get("priority", Priority.INTERACTIVE))
+
+    @property
+    def max_running(self) -> int | None:
+        """How many runs of it may run at once."""
+        return self.spec.get("maxRunning")
 
     @property
     def spec(self) -> dict[str, Any]:

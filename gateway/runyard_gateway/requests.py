@@ -91,7 +91,13 @@ class _ForUser(_Body):
     context: Context | None = None
 
 
-class ContinueRun(_ForUser):
+class _Queued(_ForUser):
+    """`priority`: the class of the call where it waits; the default is the agent's or the function's own."""
+
+    priority: Literal["interactive", "background"] | None = None
+
+
+class ContinueRun(_Queued):
     """`POST /v1/runs/{id}/input`. The options count for a new invocation; one that is steered has its own."""
 
     input: str | Blocks | None = None
@@ -133,7 +139,7 @@ class StartRun(ContinueRun):
     metadata: Metadata | None = None
 
 
-class CallFunction(_ForUser):
+class CallFunction(_Queued):
     """`POST /v1/functions/{name}`. `input`: its arguments by name."""
 
     input: dict[str, Any] = Field(default_factory=dict)

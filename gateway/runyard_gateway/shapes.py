@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from runyard.blocks import Content
+from runyard.priorities import Priority
 from runyard.runs import CallState, RunStatus
 
 _described = with_config(ConfigDict(use_attribute_docstrings=True))
@@ -81,6 +82,8 @@ class Run(TypedDict):
     title: str | None
     metadata: dict[str, Any]
     status: RunStatus
+    priority: Priority
+    """The class of its newest call, where it waits."""
     error: Failure | None
     streamId: str | None
     """The newest invocation's stream."""
@@ -237,6 +240,10 @@ class Agent(TypedDict):
     name: str
     auth: Literal["user", "admin"]
     queue: str
+    priority: Priority
+    """Of calls that name none."""
+    maxRunning: int | None
+    """How many of its runs may run at once; null: any number."""
     model: str | None
     """null: the one that the installation names."""
     maxSteps: int
@@ -273,6 +280,15 @@ class Status(TypedDict):
     status: str
 
 
+@_described
+class QueuedClass(TypedDict):
+    """The queued runs of one priority class."""
+
+    priority: Priority
+    queued: int
+    oldestQueuedMs: int | None
+
+
 class UnservedAgent(TypedDict):
     agent: str
     queued: int
@@ -297,6 +313,8 @@ class Queue(TypedDict):
     draining: int
     slots: int
     """Of the workers that do not leave."""
+    priorities: list[QueuedClass]
+    """The queued ones by class, the first that goes first."""
     unservedAgents: list[UnservedAgent]
     """Agents with queued runs that no living worker of this queue has."""
 

@@ -24,6 +24,7 @@ def run_view(run: Run, *, stream_id: str | None, waiting: Sequence[Input] = ()) 
         "title": run.title,
         "metadata": run.metadata,
         "status": run.status,
+        "priority": run.priority,
         "error": None if run.error is None else {"code": run.error["code"], "message": run.error["message"]},
         "streamId": stream_id,
         "invocationId": run.invocation_id,

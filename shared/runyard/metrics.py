@@ -105,7 +105,11 @@ WAKE_UPS_UNSENT = Counter(
 DEPTH = {
     "runyard_queue_runs": ("Runs by their rows", ("queue", "status")),
     "runyard_queue_messages": ("Messages in the broker; absent while it does not answer", ("queue", "state")),
-    "runyard_queue_oldest_seconds": ("How long the queued run has waited that has waited longest; 0: none", ("queue",)),
+    "runyard_queue_oldest_seconds": (
+        "How long the queued run of a priority class has waited that has waited longest; 0: none",
+        ("queue", "priority"),
+    ),
+    "runyard_queue_queued": ("Queued runs by priority class", ("queue", "priority")),
     "runyard_queue_workers": ("Living workers, those that leave included", ("queue",)),
     "runyard_queue_draining": ("Workers that leave", ("queue",)),
     "runyard_queue_slots": ("Slots of workers that do not leave", ("queue",)),

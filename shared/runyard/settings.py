@@ -154,6 +154,13 @@ class Settings(AuthSettings, StateSettings, QueueSettings):
     rate_user_per_min: int = Field(default=0, ge=0, description="Calls a user may make in a minute; 0: any number")
     rate_tenant_per_min: int = Field(default=0, ge=0, description="Calls a tenant may make in a minute; 0: any number")
 
+    running_per_user: int = Field(
+        default=0, ge=0, description="Runs of a user that run at once, over all workers; 0: any number"
+    )
+    running_per_tenant: int = Field(
+        default=0, ge=0, description="Runs of a tenant that run at once, over all workers; 0: any number"
+    )
+
     streams_per_user: int = Field(
         default=100, ge=0, description="Streams a user may have open at one gateway; 0: any number"
     )

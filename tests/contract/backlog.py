@@ -29,7 +29,7 @@ _n = _numbers.c.n
 
 
 def fill(database_url: str, *, tenant_id: str, user_id: str) -> None:
-    """Every tenth run is queued, every tenth running on one of five workers; `user_id` owns every eighth."""
+    """Every tenth run is queued, every tenth running on one of ten workers; `user_id` owns every eighth."""
     engine = sync_engine(database_url)
     try:
         _insert(engine, tenant_id, user_id)
@@ -43,7 +43,7 @@ def _insert(engine: sa.Engine, tenant_id: str, user_id: str) -> None:
             sa.insert(workers),
             [
                 {"id": f"wk_{at}", "beat": 0, "host": "", "slots": 1, "queues": [], "agents": {}, "started_at": 0}
-                for at in range(5)
+                for at in range(10)
             ],
         )
         for table, columns in _rows(tenant_id, user_id).items():
@@ -78,7 +78,7 @@ def _rows(tenant_id: str, user_id: str) -> dict[sa.Table, dict[str, sa.ColumnEle
             "queue": _name("queue-", _n // 700 % 2),
             "metadata": some,
             "status": status,
-            "worker_id": sa.case((status == "running", _name("wk_", _n // 10 % 5))),
+            "worker_id": sa.case((status == "running", _name("wk_", _n // 10 % 10))),
             "generation": sa.literal(0),
             "rank": _n,
             "invocation_id": invocation,

@@ -7,17 +7,19 @@ from typing import Any, Protocol
 
 from tests.contract import store
 from tests.contract.holder import Holder
-from tests.contract.lifecycle_model import Model, Outcome, Run
+from tests.contract.lifecycle_model import Input, Model, Outcome, Run
 
 from runyard.blocks import call_ids
 from runyard.db import claims, deaths, inputs, turns
 from runyard.db.boundaries import Boundary
 from runyard.db.engine import Database
+from runyard.db.limits import Limits
 from runyard.db.workers import beat
 from runyard.errors import AlreadyFolded, GenerationLost, RunBusy, WorkerGone
 from runyard.ids import WorkerId
 from runyard.lifecycle.accept import Accepted, NewTurn, accept_turn
 from runyard.lifecycle.cancelling import cancel_run
+from runyard.priorities import rank_of
 from runyard.runs import CallState, RunStatus
 
 REFUSED = "refused"
@@ -41,7 +43,8 @@ class Send:
     turn: NewTurn
 
     def __str__(self) -> str:
-        return f"send {self.turn.input_id} to {self.turn.continues or 'a new run'}: {self.turn.if_busy}"
+        to = self.turn.continues or "a new run"
+        return f"send {self.turn.input_id} to {to}: {self.turn.if_busy}, {self.turn.priority}"
 
     async def perform(self, database: Database) -> Outcome:
         try:
@@ -51,7 +54,9 @@ class Send:
 
     def predict(self, model: Model) -> Outcome:
         turn = self.turn
-        return model.send(turn.continues or turn.run_id, turn.invocation_id, turn.input_id, turn.if_busy, turn.at)
+        rank = rank_of(turn.priority, turn.at)
+        opening = Input(id=turn.input_id, invocation=turn.invocation_id, opens=True, rank=rank)
+        return model.send(turn.continues or turn.run_id, opening, turn.priority, turn.if_busy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,15 +149,16 @@ class Hand:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """`hands` gets the hand on what was claimed."""
+    """`hands` gets the hand on what was claimed. `limits`: of users, of tenants and of the agent alike, or none."""
 
     worker: WorkerId
+    limits: Limits
     hands: list[Hand] = field(repr=False)
     at: int
 
     async def perform(self, database: Database) -> Outcome:
         try:
-            claimed = await store.claim(database, self.worker, at=self.at)
+            claimed = await store.claim(database, self.worker, at=self.at, limits=self.limits)
         except WorkerGone:
             return (REFUSED, "worker gone")
         if claimed is None:
@@ -161,7 +167,7 @@ class Claim:
         return ("claimed", claimed.run.id, claimed.run.generation)
 
     def predict(self, model: Model) -> Outcome:
-        return model.claim(self.worker)
+        return model.claim(self.worker, self.limits.per_user)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,10 @@ The model knows no rows, locks or transactions; `test_lifecycle.py` holds them a
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from runyard.priorities import Priority
 from runyard.runs import BUSY, RunStatus
 
 IfBusy = Literal["steer", "reject", "cancel"]
@@ -38,6 +39,7 @@ class Run:
     id: str
     current: str
     rank: int
+    priority: Priority
     status: RunStatus = RunStatus.QUEUED
     worker: str | None = None
     generation: int = 0
@@ -73,12 +75,14 @@ class Run:
         self.inputs = [item for item in self.inputs if item not in items]
         return [item.id for item in items]
 
-    def enqueue(self, invocation: str, input_id: str, rank: int) -> None:
-        self.invocations[invocation] = Invocation()
-        self.inputs.append(Input(id=input_id, invocation=invocation, opens=True, rank=rank))
+    def enqueue(self, opening: Input, priority: Priority) -> None:
+        self.priority = priority
+        self.invocations[opening.invocation] = Invocation()
+        self.inputs.append(opening)
 
-    def begin(self, invocation: str, rank: int) -> None:
-        self.current, self.rank, self.status, self.is_cancelled = invocation, rank, RunStatus.QUEUED, False
+    def begin(self, opening: Input) -> None:
+        self.current, self.rank = opening.invocation, opening.rank
+        self.status, self.is_cancelled = RunStatus.QUEUED, False
 
     def end(self, status: RunStatus) -> None:
         """The current invocation ends; one that waits to take its place is next."""
@@ -86,7 +90,7 @@ class Run:
         self.status, self.worker, self.is_cancelled = status, None, False
         self.started.clear()
         if (following := self.replacement) is not None:
-            self.begin(following.invocation, following.rank)
+            self.begin(following)
 
     def leave(self) -> None:
         """It goes back into the queue."""
@@ -101,32 +105,33 @@ class Model:
 
     # Callers ----------------------------------------------------------------------------------------------------
 
-    def send(self, run_id: str, invocation: str, input_id: str, if_busy: IfBusy, rank: int) -> Outcome:
+    def send(self, run_id: str, opening: Input, priority: Priority, if_busy: IfBusy) -> Outcome:
+        """`opening`: what the call says, where it begins an invocation."""
         run = self.runs.get(run_id)
         if run is None:
-            run = self.runs[run_id] = Run(id=run_id, current=invocation, rank=rank)
+            run = self.runs[run_id] = Run(id=run_id, current=opening.invocation, rank=opening.rank, priority=priority)
         elif run.status in BUSY:
-            return self._send_busy(run, invocation, input_id, if_busy, rank)
-        run.enqueue(invocation, input_id, rank)
-        run.begin(invocation, rank)
-        return ("accepted", invocation)
+            return self._send_busy(run, opening, priority, if_busy)
+        run.enqueue(opening, priority)
+        run.begin(opening)
+        return ("accepted", opening.invocation)
 
-    def _send_busy(self, run: Run, invocation: str, input_id: str, if_busy: IfBusy, rank: int) -> Outcome:
+    def _send_busy(self, run: Run, opening: Input, priority: Priority, if_busy: IfBusy) -> Outcome:
         following = run.replacement
         if if_busy == "reject" or (if_busy == "cancel" and following is not None):
             return ("refused", "RUN_BUSY")
         if if_busy == "cancel" and run.status is RunStatus.QUEUED:
             run.fold(run.due())
             run.end(RunStatus.CANCELLED)
-            run.enqueue(invocation, input_id, rank)
-            run.begin(invocation, rank)
-            return ("accepted", invocation)
+            run.enqueue(opening, priority)
+            run.begin(opening)
+            return ("accepted", opening.invocation)
         if if_busy == "cancel" or (run.is_cancelled and following is None):
             run.is_cancelled = True
-            run.enqueue(invocation, input_id, rank)
-            return ("accepted next", invocation)
+            run.enqueue(opening, priority)
+            return ("accepted next", opening.invocation)
         target = following.invocation if run.is_cancelled and following is not None else run.current
-        run.inputs.append(Input(id=input_id, invocation=target, opens=False, rank=rank))
+        run.inputs.append(replace(opening, invocation=target, opens=False))
         return ("steers", target)
 
     def send_again(self, run_id: str, invocation: str, input_id: str) -> Outcome:
@@ -162,9 +167,11 @@ class Model:
 
     # The fleet --------------------------------------------------------------------------------------------------
 
-    def claim(self, worker: str) -> Outcome:
+    def claim(self, worker: str, running_max: int | None) -> Outcome:
+        """All runs are of one user."""
         queued = [run for run in self.runs.values() if run.status is RunStatus.QUEUED]
-        if not queued:
+        running = sum(run.status is RunStatus.RUNNING for run in self.runs.values())
+        if not queued or (running_max is not None and running >= running_max):
             return ("nothing queued",)
         if worker not in self.workers:
             return ("refused", "worker gone")

@@ -28,6 +28,7 @@ from runyard.ids import (
     new_worker_id,
 )
 from runyard.lifecycle.accept import NewTurn, accept_turn
+from runyard.priorities import Priority
 from runyard.runs import RunEvent
 
 AT = 1_764_460_800_000
@@ -44,6 +45,7 @@ def new_turn(**changes: Any) -> NewTurn:
         roles=(),
         agent="researcher",
         queue="default",
+        priority=Priority.INTERACTIVE,
         content="Where do swifts winter?",
         options={},
         run_id=new_run_id(),

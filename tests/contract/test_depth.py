@@ -17,9 +17,10 @@ from runyard.db.depth import read_beats
 from runyard.db.engine import Database, sync_engine
 from runyard.db.workers import beat
 from runyard.depth.pulse import Pulse
-from runyard.depth.queues import Crew, QueueDepth, Unserved, look
+from runyard.depth.queues import Crew, QueuedClass, QueueDepth, Unserved, look
 from runyard.errors import StoreUnavailable
 from runyard.ids import WorkerId
+from runyard.priorities import Priority
 from runyard.queue.depth import BrokerDepth, Messages
 from runyard_gateway.depth import Depths
 
@@ -56,10 +57,12 @@ async def test_runs_are_counted_as_they_go_through_their_life(
     assert idle == QueueDepth(
         queue="default",
         messages=Messages(ready=0, delayed=0, dead=0),
-        queued=0,
+        priorities=(
+            QueuedClass(priority=Priority.INTERACTIVE, queued=0, oldest_ms=None),
+            QueuedClass(priority=Priority.BACKGROUND, queued=0, oldest_ms=None),
+        ),
         running=0,
         waiting=0,
-        oldest_queued_ms=None,
         crew=crew,
         unserved=(),
     )
@@ -138,6 +141,33 @@ async def test_the_oldest_is_the_one_that_has_waited_longest_this_time(
     assert found.queued == 2
     assert found.oldest_queued_ms is not None
     assert 60_000 <= found.oldest_queued_ms <= 60_000 + now_ms() - before
+
+
+async def test_a_background_call_has_waited_since_it_was_accepted(
+    database: Database, database_url: str, broker: Broker
+) -> None:
+    """Its place in the queue is that of a later call."""
+    worker = registered(database_url)
+    before = now_ms()
+    await accepted(database, at=before - 20_000)
+    for age_ms in (60_000, 30_000):
+        await accepted(database, at=before - age_ms, priority=Priority.BACKGROUND)
+    found = await depth_of(database, broker)
+    interactive, background = found.priorities
+    assert (interactive.queued, background.queued, found.queued) == (1, 2, 3)
+    assert interactive.oldest_ms is not None
+    assert background.oldest_ms is not None
+    late_ms = now_ms() - before
+    assert 20_000 <= interactive.oldest_ms <= 20_000 + late_ms
+    assert 60_000 <= background.oldest_ms <= 60_000 + late_ms
+    assert found.oldest_queued_ms == background.oldest_ms
+    assert (await claimed(database, worker)).run.priority is Priority.INTERACTIVE
+    given = await claimed(database, worker)
+    await database.write(give_back, given.run.id, given.run.generation)
+    interactive, background = (await depth_of(database, broker)).priorities
+    assert (interactive.queued, interactive.oldest_ms, background.queued) == (0, None, 2)
+    assert background.oldest_ms is not None
+    assert 30_000 <= background.oldest_ms <= 30_000 + now_ms() - before, "the other one waits anew"
 
 
 async def test_agents_that_no_living_worker_of_their_queue_has(

@@ -14,6 +14,7 @@ from tests.fakes.provider import says
 from tests.fakes.publisher import FakePublisher
 
 from runyard.db import claims
+from runyard.db.limits import NO_LIMITS
 from runyard.ids import new_worker_id
 from runyard.runs import RunStatus
 from runyard_workers import claimer as claimer_module
@@ -39,7 +40,9 @@ class Crew:
         self.slots.open()
         self.beat = FakeBeat(worker.worker_id)
         self.runner = Runner(worker.services, self.slots, FakePublisher())
-        self.claimer = Claimer(worker.services, self.beat, self.slots, self.runner, queues=("default",))
+        self.claimer = Claimer(
+            worker.services, self.beat, self.slots, self.runner, queues=("default",), limits=NO_LIMITS
+        )
 
     async def claim(self) -> bool:
         assert self.slots.reserve(0)

@@ -101,6 +101,7 @@ async def test_a_call_of_a_row_that_asks_for_none(worker: Worker, settled: Settl
     [
         (Code.RUN_QUEUE, "UPDATE agent_runs SET queue = ''"),
         (Code.RUN_QUEUE, "UPDATE agent_runs SET agent = ''"),
+        (Code.RUN_QUEUE, "UPDATE agent_runs SET rank = rank + 1"),
         (Code.RUN_PENDING, "DELETE FROM agent_inputs"),
         (Code.RUN_STATUS, "UPDATE agent_invocations SET status = 'running'"),
     ],

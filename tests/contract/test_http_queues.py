@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 FIELDS = {
     *("queue", "ready", "delayed", "dead", "queued", "running", "waiting", "oldestQueuedMs"),
-    *("workers", "draining", "slots", "unservedAgents"),
+    *("workers", "draining", "slots", "priorities", "unservedAgents"),
 }
 RELAY = {"RUNYARD_QUEUES": "relay", "RUNYARD_WORKER_SLOTS": "3"}
 

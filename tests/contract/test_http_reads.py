@@ -21,6 +21,7 @@ RUN_FIELDS = {
     "title",
     "metadata",
     "status",
+    "priority",
     "error",
     "streamId",
     "invocationId",
@@ -183,6 +184,7 @@ async def test_agents_are_listed_with_their_manifests(stack: Stack) -> None:
     assert clerk in page["items"]
     assert "system" not in clerk
     assert (clerk["auth"], clerk["queue"], clerk["model"], clerk["maxSteps"]) == ("user", "default", None, 64)
+    assert (clerk["priority"], clerk["maxRunning"]) == ("interactive", None)
     tools = {tool["name"]: tool for tool in clerk["tools"]}
     assert tools["charge"]["inputSchema"]["required"] == ["order"]
     assert tools["charge"]["description"] == "Take money: it must not happen twice."

@@ -49,12 +49,14 @@ from tests.standin import validate_transcript
 
 from runyard.blocks import call_ids, text_of
 from runyard.db.engine import Database, sync_engine
+from runyard.db.limits import NO_LIMITS, Limits
 from runyard.db.records import Call as CallRow
 from runyard.db.records import Input, Invocation, Message, Run
 from runyard.db.tables import agent_calls, agent_inputs, agent_invocations, agent_messages, agent_runs
 from runyard.db.workers import Registration, register
 from runyard.ids import WorkerId
 from runyard.lifecycle.accept import NewTurn
+from runyard.priorities import Priority
 from runyard.runs import BUSY, SETTLED, TRANSITIONS, CallState, RunStatus
 from runyard.transcript import request_messages
 
@@ -66,6 +68,8 @@ DICE = st.lists(st.integers(0, 999), min_size=4, max_size=4)
 """What is thrown never depends on what has happened: two things at once come to one thing or the other."""
 
 Dice = Sequence[int]
+
+LIMITS = (NO_LIMITS, Limits(per_user=1, per_tenant=1, per_agent={"researcher": 1}))
 
 CHANGES = {(before, after) for (before, _), after in TRANSITIONS.items()}
 
@@ -190,7 +194,8 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(dice=DICE)
     def a_worker_claims(self, dice: Dice) -> None:
         if self.queued():
-            self.happens(self.claim(pick(iter(dice), [*sorted(self.model.workers) * 2, *self.beats])))
+            throw = iter(dice)
+            self.happens(self.claim(pick(throw, [*sorted(self.model.workers) * 2, *self.beats]), pick(throw, LIMITS)))
         else:
             self.a_caller_calls(dice)
 
@@ -240,7 +245,7 @@ class Lifecycle(RuleBasedStateMachine):
     def of_the_fleet(self, throw: Iterator[int]) -> list[Call]:
         possible: list[Call] = [self.bury(worker, 0) for worker in self.beats]
         if len(self.queued()) < RUNS_MAX:  # a claim passes by what is locked: of two it may take the second best
-            possible += [self.claim(worker) for worker in self.beats]
+            possible += [self.claim(worker, limits) for worker in self.beats for limits in LIMITS]
         if hands := self.holding() or self.hands:
             possible += 2 * writes(pick(throw, hands), self.model, self.numbers)
         return possible
@@ -251,7 +256,10 @@ class Lifecycle(RuleBasedStateMachine):
             possible.append(Send(turn=self.new_turn()))
         for run in self.model.runs.values():
             busy = ("steer", "steer", "reject", "cancel") if run.status in BUSY else ("steer",)
-            possible += [Send(turn=self.new_turn(continues=run.id, if_busy=if_busy)) for if_busy in busy]
+            possible += [
+                Send(turn=self.new_turn(continues=run.id, if_busy=if_busy, priority=priority))
+                for if_busy, priority in zip(busy, itertools.cycle(Priority), strict=False)
+            ]
             possible.append(Cancel(run_id=run.id, at=self.at()))
             possible += [Retract(run_id=run.id, input_id=item.id) for item in run.inputs[-3:]]
         return possible
@@ -271,8 +279,8 @@ class Lifecycle(RuleBasedStateMachine):
     def at(self) -> int:
         return store.AT + next(self.numbers)
 
-    def claim(self, worker: WorkerId) -> Claim:
-        return Claim(worker=worker, hands=self.hands, at=self.at())
+    def claim(self, worker: WorkerId, limits: Limits = NO_LIMITS) -> Claim:
+        return Claim(worker=worker, limits=limits, hands=self.hands, at=self.at())
 
     def bury(self, worker: WorkerId, age: int) -> Bury:
         return Bury(worker=worker, seen_beat=self.beats[worker] - age, is_present_beat=age == 0)
@@ -449,11 +457,17 @@ def check_change(before: Run, after: Run, transactions: int) -> None:
 
 
 def head(run: Run) -> tuple[Any, ...]:
-    return (run.status, run.worker_id, run.generation, run.invocation_id, run.cancel_requested)
+    return (
+        *(run.status, run.worker_id, run.generation, run.invocation_id, run.cancel_requested),
+        *(run.priority, run.rank if run.status is RunStatus.QUEUED else None),
+    )
 
 
 def model_head(run: ModelRun) -> tuple[Any, ...]:
-    return (run.status, run.worker, run.generation, run.current, run.is_cancelled)
+    return (
+        *(run.status, run.worker, run.generation, run.current, run.is_cancelled),
+        *(run.priority, run.rank if run.status is RunStatus.QUEUED else None),
+    )
 
 
 def fate(invocation: Invocation) -> tuple[Any, ...]:

@@ -99,6 +99,7 @@ RUN = {
     "title": None,
     "metadata": {},
     "status": "idle",
+    "priority": "interactive",
     "error": None,
     "streamId": None,
     "invocationId": None,

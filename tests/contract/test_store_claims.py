@@ -21,8 +21,9 @@ from tests.contract.store import (
     settle,
 )
 
-from runyard.db.claims import Claim, GivenBack, give_back, queued_groups, take
+from runyard.db.claims import Claim, GivenBack, give_back, take
 from runyard.db.engine import Database, sync_engine
+from runyard.db.groups import queued_groups
 from runyard.db.locks import lock_owned
 from runyard.db.records import Message
 from runyard.db.tables import agent_inputs, workers

@@ -41,6 +41,7 @@ from runyard.lifecycle.editing import (
     describe_run,
     erase_run,
 )
+from runyard.priorities import Priority
 from runyard.runs import RunStatus
 
 pytestmark = pytest.mark.anyio
@@ -57,6 +58,7 @@ def new_run(**changes: Any) -> NewRun:
         "user_id": USER,
         "agent": "researcher",
         "queue": "default",
+        "priority": Priority.BACKGROUND,
         "session_id": None,
         "title": "Swifts",
         "metadata": {"a": 1},

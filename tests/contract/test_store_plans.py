@@ -26,11 +26,13 @@ from tests.contract.store import (
 from tests.databases import POSTGRES, SQLITE, postgres_database
 
 from runyard.db import boundaries, reads, retention, turns
-from runyard.db.claims import give_back, queued_groups, take
+from runyard.db.claims import give_back, take
 from runyard.db.closes import late_closes, mark_closed
 from runyard.db.deaths import bury
 from runyard.db.depth import take_census
 from runyard.db.engine import Database
+from runyard.db.groups import queued_groups
+from runyard.db.limits import Limits
 from runyard.db.locks import lock_owned
 from runyard.db.migrate import upgrade
 from runyard.db.positions import queue_positions
@@ -73,6 +75,20 @@ async def full_database(full_database_url: str) -> AsyncIterator[Database]:
 
 async def groups(connection: Any) -> object:
     return await queued_groups(connection, ["queue-0"], list(AGENTS))
+
+
+async def groups_under_limits(connection: Any) -> object:
+    limits = Limits(per_user=1, per_tenant=RUNS, per_agent={"agent-1": RUNS})
+    return await queued_groups(connection, ["queue-0"], list(AGENTS), limits)
+
+
+async def claim_under_limits(connection: Any) -> None:
+    limits = Limits(per_user=RUNS, per_tenant=RUNS, per_agent=dict.fromkeys(AGENTS, RUNS))
+    found = await queued_groups(connection, ["queue-0"], list(AGENTS), limits)
+    taken = await take(
+        connection, found, limits, worker_id=WorkerId(WORKER), agents=AGENTS, redis_run_id="redis", at=AT
+    )
+    assert taken is not None
 
 
 async def claim(connection: Any) -> None:
@@ -172,7 +188,14 @@ async def death(connection: Any) -> None:
 
 
 EXPECTED: dict[Work, set[str]] = {
-    groups: {"ix_agent_runs_claim", "ix_agent_runs_running_tenant"},
+    groups: {"ix_agent_runs_claim", "ix_agent_runs_running_user"},
+    groups_under_limits: {
+        "ix_agent_runs_claim",
+        "ix_agent_runs_user_claim",
+        "ix_agent_runs_running_user",
+        "ix_agent_runs_running_agent",
+    },
+    claim_under_limits: {"ix_agent_runs_user_claim", "ix_agent_runs_running_user", "ix_agent_runs_running_agent"},
     claim: {"ix_agent_runs_claim", "ix_agent_inputs_unfolded"},
     held_by_worker: {"ix_agent_runs_worker"},
     owned_runs: {"ix_agent_runs_owner"},
@@ -188,7 +211,7 @@ EXPECTED: dict[Work, set[str]] = {
     old_runs: {"ix_agent_runs_at_rest", "ix_agent_invocations_run", "ix_idempotency_keys_run"},
     old_calls: {"ix_agent_invocations_calls"},
     old_keys: {"ix_idempotency_keys_created", "ix_agent_deletions_deleted"},
-    depth_of_queues: {"ix_agent_runs_claim", "ix_agent_runs_running_tenant", "ix_agent_runs_waiting"},
+    depth_of_queues: {"ix_agent_runs_claim", "ix_agent_runs_running_", "ix_agent_runs_waiting"},
     death: {"ix_agent_runs_worker"},
 }
 every_work = pytest.mark.parametrize("work", EXPECTED, ids=lambda work: work.__name__)
@@ -205,9 +228,8 @@ async def test_no_table_is_read_from_end_to_end(full_database: Database, work: W
         assert index in found, found
 
 
-WHOLE_TABLE = re.compile(
-    r"Seq Scan on agent_(?!manifests)|^SCAN (agent_(?!manifests)\w+|queued|head|running|ahead)$", re.MULTILINE
-)
+ALIASES = r"agent_(?!manifests)\w+|(heads|users)_(queued|head)|near|near_row|best|first_of_user|running|ahead"
+WHOLE_TABLE = re.compile(rf"Seq Scan on agent_(?!manifests)|^SCAN ({ALIASES})$", re.MULTILINE)
 """Of `workers` and `agent_manifests`, too few for an index, every row is read."""
 
 
@@ -239,11 +261,18 @@ async def test_the_best_of_a_group_is_not_sorted(full_database: Database) -> Non
         assert not re.search(r"Sort|TEMP B-TREE", plan), plan
 
 
+async def test_the_head_of_a_group_is_read_by_rank(full_database: Database) -> None:
+    """By user it would be all of the group, sorted; which looks cheap while no statistics tell of a large group."""
+    statement = (await executed(full_database, groups_under_limits))[-1]
+    for plan in await plans(full_database, statement):
+        assert re.search(r"using ix_agent_runs_claim on agent_runs near |near USING INDEX ix_agent_runs_claim \(", plan)
+
+
 @pytest.mark.parametrize("full_database_url", [SQLITE], indirect=True)
 async def test_sqlite_steps_from_group_to_group(full_database: Database) -> None:
     [statement] = await executed(full_database, groups)
     [plan] = await plans(full_database, statement)
-    assert "SEARCH queued USING INDEX ix_agent_runs_claim ((queue,agent,tenant_id)>(?,?,?))" in plan
+    assert "SEARCH heads_queued USING INDEX ix_agent_runs_claim ((queue,agent,tenant_id)>(?,?,?))" in plan
 
 
 @pytest.mark.parametrize("full_database_url", [POSTGRES], indirect=True)

@@ -38,6 +38,8 @@ def test_the_manifest_has_what_gateways_need_and_never_the_prompt():
         "name": "researcher",
         "auth": "admin",
         "queue": "default",
+        "priority": "interactive",
+        "maxRunning": None,
         "model": "claude-sonnet-5-5",
         "maxSteps": 64,
         "maxTokens": 4096,

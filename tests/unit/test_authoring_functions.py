@@ -38,6 +38,8 @@ def test_a_gateway_learns_what_it_takes_and_who_may_call_it() -> None:
         "auth": "user",
         "internal": False,
         "queue": "default",
+        "priority": "interactive",
+        "maxRunning": None,
         "description": "Tell where an order is.",
         "inputSchema": {
             "type": "object",
@@ -54,7 +56,15 @@ def test_a_gateway_learns_what_it_takes_and_who_may_call_it() -> None:
 
 def test_its_options_are_in_its_manifest() -> None:
     @function(
-        name="it", description="Does it.", timeout_s=5, queue="slow", idempotent=True, internal=True, auth="admin"
+        name="it",
+        description="Does it.",
+        timeout_s=5,
+        queue="slow",
+        priority="background",
+        max_running=2,
+        idempotent=True,
+        internal=True,
+        auth="admin",
     )
     async def other() -> None:
         """Not this."""
@@ -66,6 +76,8 @@ def test_its_options_are_in_its_manifest() -> None:
         "auth": "admin",
         "internal": True,
         "queue": "slow",
+        "priority": "background",
+        "maxRunning": 2,
         "description": "Does it.",
         "inputSchema": {"type": "object", "properties": {}},
         "idempotent": True,

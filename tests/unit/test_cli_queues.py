@@ -1,5 +1,7 @@
 """What `runyard queues` draws."""
 
+from typing import Any
+
 import pytest
 from rich.console import Console
 
@@ -7,6 +9,7 @@ from runyard.cli.queues import BAR_CELLS, age, bar, drawn
 from runyard.db.depth import Census, Load, WorkerRow
 from runyard.depth.queues import Depth
 from runyard.ids import WorkerId
+from runyard.priorities import Priority
 from runyard.queue.depth import Messages
 from runyard.runs import RunStatus
 
@@ -27,11 +30,23 @@ def test_bars(part: int, whole: int, full: int) -> None:
     assert bar(part, whole) == "\N{FULL BLOCK}" * full + "\N{LIGHT SHADE}" * (BAR_CELLS - full)
 
 
-def depth(messages: dict[str, Messages] | None, broker_error: str | None = None) -> Depth:
+def load(**changes: Any) -> Load:
+    values = {
+        "queue": "bulk",
+        "agent": "writer",
+        "tenant_id": "acme",
+        "status": RunStatus.QUEUED,
+        "priority": Priority.INTERACTIVE,
+    }
+    return Load(**values | changes)
+
+
+def depth(messages: dict[str, Messages] | None, broker_error: str | None = None, more: tuple[Load, ...] = ()) -> Depth:
     census = Census(
         loads=(
-            Load(queue="bulk", agent="writer", tenant_id="acme", status=RunStatus.QUEUED, runs=7, since=1_000),
-            Load(queue="default", agent="talker", tenant_id="acme", status=RunStatus.RUNNING, runs=2, since=None),
+            load(runs=7, since=1_000),
+            load(queue="default", agent="talker", status=RunStatus.RUNNING, runs=2, since=None),
+            *more,
         ),
         workers=(
             WorkerRow(id=WorkerId("a"), beat=1, slots=4, queues=("default",), agents=("talker",), draining=False),
@@ -71,3 +86,11 @@ def test_what_is_unknown_is_no_number() -> None:
     _, bulk, default, broker, _ = lines(depth(None, "the broker does not answer"))
     assert (bulk[1:4], default[1:4]) == (["?"] * 3, ["?"] * 3)
     assert " ".join(broker) == "the broker does not answer: its messages are unknown"
+
+
+def test_background_calls_are_told_apart_where_there_are_any() -> None:
+    some = Messages(ready=0, delayed=0, dead=0)
+    waits = load(queue="default", agent="talker", priority=Priority.BACKGROUND, runs=9, since=1_000)
+    _, bulk, default, *_ = lines(depth({"bulk": some, "default": some}, more=(waits,)))
+    assert bulk[4:7] == ["7", "0", "12s"]
+    assert " ".join(default[4:11]) == "0, background 9 0 none, background 12s"

@@ -13,7 +13,7 @@ from runyard import metrics
 
 ROOT = Path(__file__).parents[2]
 MONITORING = ROOT / "deploy/monitoring"
-LABELS = {"agent", "code", "kind", "model", "queue", "state", "status"}
+LABELS = {"agent", "code", "kind", "model", "queue", "state", "status", "priority"}
 NAME = re.compile(r"\brunyard_\w+")
 
 CONSTANTS = {name: it for name, it in vars(metrics).items() if isinstance(it, MetricWrapperBase)}

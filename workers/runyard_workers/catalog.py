@@ -80,6 +80,13 @@ class Catalog:
         """All that runs can be of, by the name that runs have it by."""
         return {**self.agents, **self.functions}
 
+    @property
+    def max_running(self) -> dict[str, int]:
+        """Of those that have a limit."""
+        limits = {name: loaded.agent.max_running for name, loaded in self.agents.items()}
+        limits |= {name: loaded.function.max_running for name, loaded in self.functions.items()}
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
 
 def load_folder(folder: Path) -> Catalog:
     """Import every `.py` file of the folder; files that begin with `_` are helpers, the others hold one agent each, or

@@ -11,6 +11,7 @@ import structlog
 
 from runyard.clock import now_ms
 from runyard.db.claims import Claim, claim_best
+from runyard.db.limits import Limits
 from runyard.errors import StoreUnavailable, WorkerGone
 from runyard_workers.beat import Beat
 from runyard_workers.runner import Runner
@@ -26,13 +27,21 @@ log = structlog.get_logger()
 
 class Claimer:
     def __init__(
-        self, services: Services, beat: Beat, slots: SlotPool, runner: Runner, *, queues: tuple[str, ...]
+        self,
+        services: Services,
+        beat: Beat,
+        slots: SlotPool,
+        runner: Runner,
+        *,
+        queues: tuple[str, ...],
+        limits: Limits,
     ) -> None:
         self._services = services
         self._beat = beat
         self._slots = slots
         self._runner = runner
         self._queues = queues
+        self._limits = limits
         self._agents = {name: loaded.version for name, loaded in services.catalog.loaded.items()}
         self._loop = asyncio.get_running_loop()
         self._last_message = time.monotonic()
@@ -53,6 +62,7 @@ class Claimer:
                 agents=self._agents,
                 redis_run_id=self._services.frame_server.run_id,
                 at=now_ms(),
+                limits=self._limits,
             )
         except WorkerGone:
             log.info("claim refused: the worker's row is gone")

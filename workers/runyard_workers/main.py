@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from runyard import metrics
 from runyard.authoring.lifespan import open_resources
 from runyard.db.engine import Database
+from runyard.db.limits import Limits
 from runyard.db.migrate import wait_for_revision
 from runyard.db.workers import Registration
 from runyard.errors import StartError, StoreUnavailable
@@ -164,7 +165,12 @@ async def _serve(
         on_given_back=publisher.wake_all,
     )
     await asyncio.to_thread(beat.start)
-    claimer = Claimer(services, beat, slots, runner, queues=settings.queues)
+    limits = Limits.of(
+        per_user=settings.running_per_user,
+        per_tenant=settings.running_per_tenant,
+        per_agent=services.catalog.max_running,
+    )
+    claimer = Claimer(services, beat, slots, runner, queues=settings.queues, limits=limits)
     consumption = Consumption(broker, prefix=settings.prefix, queues=settings.queues, on_wake=claimer.on_wake)
     consumption.start()
     slots.open()

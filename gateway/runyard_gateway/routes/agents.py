@@ -50,6 +50,8 @@ def _view(name: str, agent: KnownAgent) -> dict[str, Any]:
     return {
         **agent.spec,
         "name": name,
+        "priority": agent.priority,
+        "maxRunning": agent.max_running,
         "version": agent.current.version,
         "liveWorkers": agent.live_workers.total(),
         "versions": [

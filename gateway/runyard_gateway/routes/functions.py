@@ -22,6 +22,7 @@ from runyard.errors import (
 )
 from runyard.ids import new_input_id, new_invocation_id, new_run_id, new_stream_id
 from runyard.lifecycle.accept import NewTurn
+from runyard.priorities import Priority
 from runyard_gateway.auth.acting import acting, check_may_run
 from runyard_gateway.auth.authenticator import unauthenticated
 from runyard_gateway.auth.principal import Identity, Principal
@@ -89,6 +90,7 @@ def function_turn(
         scope=identity.scope,
         agent=function.current.agent,
         queue=function.spec["queue"],
+        priority=Priority(body.priority or function.priority),
         content=orjson.dumps(body.input).decode(),
         roles=tuple(sorted(identity.roles)),
         options={},

@@ -98,6 +98,7 @@ async def create_run(gateway: Gateway, request: Request, principal: Principal) -
         user_id=identity.user_id,
         agent=agent.current.agent,
         queue=agent.spec["queue"],
+        priority=agent.priority,
         session_id=body.session_id,
         title=body.title,
         metadata=body.metadata,

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from runyard.authoring.context import RunContext
 from runyard.authoring.errors import AuthoringError
-from runyard.authoring.limits import positive_count, positive_seconds
+from runyard.authoring.limits import optional_count, positive_count, positive_seconds, priority_class, queue_name
 from runyard.authoring.tools import Tool
-from runyard.names import PART, PART_RULE
+from runyard.priorities import Priority
 from runyard.rooms import ROOM, ROOM_RULE
 
 SystemPrompt = str | Callable[[RunContext], str | Awaitable[str]]
@@ -35,6 +35,12 @@ class Agent:
     timeout_s: float
     auth: Literal["user", "admin"]
     queue: str
+    priority: Priority
+    """Of calls that do not name one."""
+
+    max_running: int | None
+    """How many runs of it may run at once, over all workers; None: any number."""
+
     provider_options: Mapping[str, Any]
     stream_thinking: bool
     rooms: tuple[str, ...]
@@ -43,13 +49,15 @@ class Agent:
     def manifest(self, name: str) -> dict[str, Any]:
         """What gateways may know of the agent, JSON-ready; never the system prompt.
 
-        `{name, auth, queue, model, maxSteps, maxTokens, timeoutS, rooms, tools: [{name, description, inputSchema,
-        idempotent, exclusive, timeoutS}]}`
+        `{name, auth, queue, priority, maxRunning, model, maxSteps, maxTokens, timeoutS, rooms, tools: [{name,
+        description, inputSchema, idempotent, exclusive, timeoutS}]}`
         """
         return {
             "name": name,
             "auth": self.auth,
             "queue": self.queue,
+            "priority": self.priority,
+            "maxRunning": self.max_running,
             "model": self.model,
             "maxSteps": self.max_steps,
             "maxTokens": self.max_tokens,
@@ -80,6 +88,8 @@ def agent(
     timeout_s: float = 600,
     auth: Literal["user", "admin"] = "user",
     queue: str = "default",
+    priority: Literal["interactive", "background"] = "interactive",
+    max_running: int | None = None,
     provider_options: Mapping[str, Any] | None = None,
     stream_thinking: bool = True,
     rooms: Sequence[str] = (),
@@ -89,8 +99,10 @@ def agent(
     `max_steps` counts model calls per invocation, `max_tokens` limits each answer, `timeout_s` is how long model and
     tools may be silent. `fallbacks` are asked in their order for what `model` fails at; a caller's own model takes the
     place of `model` only. `provider_options` are added to the model's request as they are (JSON). `auth="admin"` keeps
-    the agent to callers with the role admin. `rooms` are those that everybody who may call the agent may join: names,
-    or how names begin (`project:*`).
+    the agent to callers with the role admin. Runs wait in `queue`, which those workers serve that name it
+    (`RUNYARD_QUEUES`). With `priority="background"` calls that do not say otherwise wait behind those that somebody
+    waits for. At most `max_running` of its runs run at once, over all workers. `rooms` are those that everybody who may
+    call the agent may join: names, or how names begin (`project:*`).
 
     Raises:
         AuthoringError: a tool that is none, a name twice, a limit that cannot be.
@@ -102,8 +114,6 @@ def agent(
         raise AuthoringError(f"{where}: auth must be 'user' or 'admin', not {auth!r}")
     if model is not None and not _is_model(model):
         raise AuthoringError(f"{where}: model must be a model's name, not {model!r}")
-    if not isinstance(queue, str) or PART.fullmatch(queue) is None:
-        raise AuthoringError(f"{where}: queue must be {PART_RULE}: not {queue!r}")
     return Agent(
         system=system,
         tools=_check_tools(where, tools),
@@ -113,7 +123,9 @@ def agent(
         max_tokens=positive_count(where, "max_tokens", max_tokens),
         timeout_s=positive_seconds(where, "timeout_s", timeout_s),
         auth=auth,
-        queue=queue,
+        queue=queue_name(where, queue),
+        priority=priority_class(where, priority),
+        max_running=optional_count(where, "max_running", max_running),
         provider_options=_copy_options(where, provider_options or {}),
         stream_thinking=stream_thinking,
         rooms=_check_rooms(where, rooms),

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -16,7 +16,7 @@ from runyard.db.depth import read_beats
 from runyard.db.engine import Database
 from runyard.db.migrate import wait_for_revision
 from runyard.depth.pulse import LOOK_S, Pulse
-from runyard.depth.queues import Depth, QueueDepth, look
+from runyard.depth.queues import Depth, QueuedClass, QueueDepth, look
 from runyard.errors import StartError, StoreUnavailable
 from runyard.queue.depth import BrokerDepth
 from runyard.settings import QueueSettings
@@ -131,12 +131,19 @@ def _cells(queue: QueueDepth) -> tuple[str, ...]:
     return (
         queue.queue,
         *counts,
-        str(queue.queued),
+        _by_class(queue, lambda each: str(each.queued)),
         str(queue.waiting),
-        "" if queue.oldest_queued_ms is None else age(queue.oldest_queued_ms),
+        _by_class(queue, lambda each: "" if each.oldest_ms is None else age(each.oldest_ms)),
         f"{bar(queue.running, queue.crew.slots)} {queue.running} / {queue.crew.slots}",
         f"{queue.crew.workers}{leaving}",
     )
+
+
+def _by_class(queue: QueueDepth, shown: Callable[[QueuedClass], str]) -> str:
+    """`3`, and `3, background 9` where there are such: of those that go first without a name."""
+    first, *others = queue.priorities
+    told = [shown(first) or "none", *(f"{each.priority} {shown(each)}" for each in others if each.queued)]
+    return ", ".join(told) if len(told) > 1 else shown(first)
 
 
 def bar(part: int, whole: int) -> str:

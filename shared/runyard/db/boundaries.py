@@ -28,6 +28,7 @@ from runyard.db.turns import (
     finish_open_calls,
     store_result,
 )
+from runyard.priorities import rank_of
 from runyard.runs import RunEvent, RunStatus, after
 
 
@@ -219,7 +220,7 @@ async def _settle(
         "cancel_requested": False,
         "last_seq": last_seq,
         "last_activity_at": at,
-        **_settled(settlement, replacement),
+        **_settled(run, settlement, replacement),
         **totals.run_values(),
     }
     invocation = {
@@ -251,12 +252,13 @@ async def _settle(
     )
 
 
-def _settled(settlement: Settlement, replacement: Input | None) -> Values:
+def _settled(run: Run, settlement: Settlement, replacement: Input | None) -> Values:
+    """The run has the priority of the call that is to take the place of what ends, from when that was accepted on."""
     if replacement is None:
         return {"status": after(RunStatus.RUNNING, settlement.event), "error": settlement.error}
     return {
         "status": after(RunStatus.RUNNING, RunEvent.REPLACE),
         "error": None,
         "invocation_id": replacement.invocation_id,
-        "rank": replacement.created_at,
+        "rank": rank_of(run.priority, replacement.created_at),
     }

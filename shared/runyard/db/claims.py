@@ -1,11 +1,8 @@
-"""Claiming: a worker with a free slot takes the best queued row of its queues and agents.
-
-Best is the tenant with the fewest running runs, then its lowest rank. The groups (queue, agent, tenant) are found by a
-loose index scan: one index probe a group, whatever the number of queued rows.
-"""
+"""Claiming: a worker with a free slot takes the best queued row of its queues and agents (`runyard.db.groups`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,26 +10,24 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.clock import now_ms
 from runyard.db.engine import Database
+from runyard.db.groups import Group, queued_groups
 from runyard.db.inputs import fold_opening
+from runyard.db.limits import (
+    NO_LIMITS,
+    Limits,
+    lock_limits,
+    running_of_agent,
+    running_of_tenant,
+    running_of_user,
+)
 from runyard.db.records import Input, Invocation, Message, Run
-from runyard.db.tables import QUEUED, RUNNING, agent_invocations, agent_runs
+from runyard.db.tables import QUEUED, agent_invocations, agent_runs
 from runyard.db.together import Update, write_returning
 from runyard.db.transcripts import appending
 from runyard.db.turns import Totals
 from runyard.errors import WorkerGone
 from runyard.ids import InvocationId, RunId, WorkerId
 from runyard.runs import RunEvent, RunStatus, after
-
-GROUP_ORDER = ("queue", "agent", "tenant_id", "rank", "id")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
-    """Queued rows that differ only in rank: the first of them is next."""
-
-    queue: str
-    agent: str
-    tenant_id: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,65 +62,30 @@ class GivenBack:
     queue: str
 
 
-def _groups_statement() -> sa.Select[tuple[str, str, str]]:
-    queued = agent_runs.alias("queued")
-    order = [queued.c[name] for name in GROUP_ORDER]
-    first = sa.select(queued.c.id).where(queued.c.status == QUEUED).order_by(*order).limit(1)
-    heads = sa.select(first.scalar_subquery().label("id")).cte("heads", recursive=True)
-    head = agent_runs.alias("head")
-    following = (
-        sa.select(queued.c.id)
-        .where(
-            queued.c.status == QUEUED,
-            sa.tuple_(queued.c.queue, queued.c.agent, queued.c.tenant_id)
-            > sa.tuple_(_value(head.c.queue), _value(head.c.agent), _value(head.c.tenant_id)),
-        )
-        .order_by(*order)
-        .limit(1)
-        .correlate(head)
-    )
-    heads = heads.union_all(
-        sa.select(following.scalar_subquery()).select_from(heads.join(head, head.c.id == heads.c.id))
-    )
-    running = agent_runs.alias("running")
-    busy = (
-        sa.select(sa.func.count())
-        .select_from(running)
-        .where(running.c.status == RUNNING, running.c.tenant_id == agent_runs.c.tenant_id)
-        .scalar_subquery()
-    )
-    return (
-        sa.select(agent_runs.c.queue, agent_runs.c.agent, agent_runs.c.tenant_id)
-        .select_from(heads.join(agent_runs, agent_runs.c.id == heads.c.id))
-        .where(
-            agent_runs.c.queue.in_(sa.bindparam("queues", expanding=True)),
-            agent_runs.c.agent.in_(sa.bindparam("agents", expanding=True)),
-        )
-        .order_by(busy, agent_runs.c.rank, agent_runs.c.id)
-    )
+_tenant, _user = sa.bindparam("tenant_id", type_=sa.Text), sa.bindparam("user_id", type_=sa.Text)
+_agent = sa.bindparam("agent", type_=sa.Text)
+_counted = {
+    "per_user": running_of_user(_tenant, _user),
+    "per_tenant": running_of_tenant(_tenant),
+    "per_agent": running_of_agent(_agent),
+}
 
 
-def _value(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
-    # SQLite finds a row of values in an index only if the comparison has the index's affinity. Two columns compare
-    # without any, and only the first would be searched; the outcome of `||` takes the other side's.
-    # https://www.sqlite.org/datatype3.html#affinity_of_comparison_operands
-    return column.concat(sa.literal_column("''", sa.Text))
-
-
-_groups = _groups_statement()
-_best_of_group = (
-    sa.select(agent_runs)
-    .where(
+@cache
+def _first_row(names: frozenset[str], *, skip_locked: bool) -> sa.Select[Any]:
+    """The first row of a group, locked. `names`: `user_id`, and the limits that it counts against."""
+    statement = sa.select(agent_runs).where(
         agent_runs.c.status == QUEUED,
         agent_runs.c.queue == sa.bindparam("queue"),
-        agent_runs.c.agent == sa.bindparam("agent"),
-        agent_runs.c.tenant_id == sa.bindparam("tenant_id"),
+        agent_runs.c.agent == _agent,
+        agent_runs.c.tenant_id == _tenant,
+        *(running < sa.bindparam(name, type_=sa.Integer) for name, running in _counted.items() if name in names),
     )
-    .order_by(agent_runs.c.rank, agent_runs.c.id)
-    .limit(1)
-)
-_skip_locked = _best_of_group.with_for_update(skip_locked=True)
-_wait_locked = _best_of_group.with_for_update()
+    if "user_id" in names:
+        statement = statement.where(agent_runs.c.user_id == _user)
+    return statement.order_by(agent_runs.c.rank, agent_runs.c.id).limit(1).with_for_update(skip_locked=skip_locked)
+
+
 _RUN_CLAIMED = Update(
     table=agent_runs,
     columns=("status", "worker_id", "generation", "agent_version", "last_seq", "last_activity_at"),
@@ -151,12 +111,15 @@ async def claim_best(
     agents: dict[str, str],
     redis_run_id: str,
     at: int,
+    limits: Limits = NO_LIMITS,
+    passing_over: str | None = None,
 ) -> Claim | None:
-    """The best queued run, now running here; None when nothing is queued for this worker.
+    """The best queued run, now running here; None when nothing is queued that this worker may run.
 
     Args:
         agents: the worker's agents and their versions.
         redis_run_id: the Redis process that will hold the invocation's first frame.
+        passing_over: a tenant whose runs come last, whatever runs elsewhere.
 
     Raises:
         WorkerGone: this worker's row is gone.
@@ -164,23 +127,21 @@ async def claim_best(
             back by the beat, which finds it under this worker with nobody running it.
     """
     while True:
-        groups = await database.read(queued_groups, queues, list(agents))
+        groups = await database.read(queued_groups, queues, list(agents), limits)
         if not groups:
             return None
-        claim = await database.write(take, groups, worker_id=worker_id, agents=agents, redis_run_id=redis_run_id, at=at)
+        groups.sort(key=lambda group: group.tenant_id == passing_over)  # a sort keeps the order of what is equal
+        claim = await database.write(
+            take, groups, limits, worker_id=worker_id, agents=agents, redis_run_id=redis_run_id, at=at
+        )
         if claim is not None:
             return claim
-
-
-async def queued_groups(connection: AsyncConnection, queues: Sequence[str], agents: Sequence[str]) -> list[Group]:
-    """Groups with queued rows, the best first."""
-    rows = await connection.execute(_groups, {"queues": list(queues), "agents": list(agents)})
-    return [Group(queue=row.queue, agent=row.agent, tenant_id=row.tenant_id) for row in rows]
 
 
 async def take(
     connection: AsyncConnection,
     groups: Sequence[Group],
+    limits: Limits = NO_LIMITS,
     *,
     worker_id: WorkerId,
     agents: dict[str, str],
@@ -190,14 +151,12 @@ async def take(
     """Take the first row of the first group that has one, and fold what opens it, in the caller's transaction.
 
     Rows that others hold are skipped. When all are held, it waits for the best one's holder: a holder that does not
-    take its row leaves it to us. None: every row was taken meanwhile; look again.
+    take its row leaves it to us. None: every row was taken meanwhile, or as many run now as may; look again.
 
     Raises:
         WorkerGone: this worker's row is gone.
     """
-    queued = await _lock_first(connection, _skip_locked, groups)
-    if queued is None:
-        queued = await _lock_first(connection, _wait_locked, groups[:1])
+    queued = await _lock_best(connection, groups, limits)
     if queued is None:
         return None
     folded, appended = await fold_opening(connection, queued, at=at)
@@ -226,13 +185,29 @@ async def take(
     )
 
 
-async def _lock_first(connection: AsyncConnection, statement: sa.Select[Any], groups: Sequence[Group]) -> Run | None:
-    for group in groups:
-        parameters = {"queue": group.queue, "agent": group.agent, "tenant_id": group.tenant_id}
-        row = (await connection.execute(statement, parameters)).one_or_none()
-        if row is not None:
-            return Run(**row._mapping)
-    return None
+async def _lock_best(connection: AsyncConnection, groups: Sequence[Group], limits: Limits) -> Run | None:
+    """Of groups with limits the first one alone: whoever locked the limits of several could lock others out."""
+    best, *others = groups
+    if limits.concern(best.agent):
+        others = []
+        await lock_limits(connection, limits, agent=best.agent, tenant_id=best.tenant_id, user_id=best.user_id)
+    for group in [best, *(group for group in others if not limits.concern(group.agent))]:
+        if (run := await _lock_first(connection, group, limits, skip_locked=True)) is not None:
+            return run
+    return await _lock_first(connection, best, limits, skip_locked=False)
+
+
+async def _lock_first(connection: AsyncConnection, group: Group, limits: Limits, *, skip_locked: bool) -> Run | None:
+    kept = {
+        "user_id": group.user_id,
+        "per_user": limits.per_user,
+        "per_tenant": limits.per_tenant,
+        "per_agent": limits.per_agent.get(group.agent),
+    }
+    given = {name: value for name, value in kept.items() if value is not None}
+    parameters = {"queue": group.queue, "agent": group.agent, "tenant_id": group.tenant_id, **given}
+    row = (await connection.execute(_first_row(frozenset(given), skip_locked=skip_locked), parameters)).one_or_none()
+    return None if row is None else Run(**row._mapping)
 
 
 async def is_cancel_requested(connection: AsyncConnection, run_id: RunId, generation: int) -> bool:

@@ -8,12 +8,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.db.tables import QUEUED, RUNNING, WAITING, agent_manifests, agent_runs, workers
 from runyard.ids import WorkerId
+from runyard.priorities import PENALTY_MS, Priority
 from runyard.runs import RunStatus
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Load:
-    """Runs of one tenant with one agent in one status.
+    """Runs of one tenant with one agent in one status, of one priority class.
 
     `since`: of queued ones, when the one that has waited longest began to: was accepted or given back, whichever was
     later; epoch milliseconds. None of others.
@@ -23,6 +24,7 @@ class Load:
     agent: str
     tenant_id: str
     status: RunStatus
+    priority: Priority
     runs: int
     since: int | None
 
@@ -54,20 +56,23 @@ def _loads_of(status: sa.ColumnElement[str], since: sa.ColumnElement[Any]) -> sa
             agent_runs.c.queue,
             agent_runs.c.agent,
             agent_runs.c.tenant_id,
+            agent_runs.c.priority,
             status.label("status"),
             sa.func.count().label("runs"),
             since.label("since"),
         )
         .where(agent_runs.c.status == status)
-        .group_by(agent_runs.c.queue, agent_runs.c.agent, agent_runs.c.tenant_id)
+        .group_by(agent_runs.c.queue, agent_runs.c.agent, agent_runs.c.tenant_id, agent_runs.c.priority)
     )
 
 
 _nothing = sa.cast(sa.null(), sa.BigInteger)
-# `rank` is when the call was accepted, and what orders a run before others also after it was given back.
-_waits_since = sa.case(
-    (agent_runs.c.requeued_at > agent_runs.c.rank, agent_runs.c.requeued_at), else_=agent_runs.c.rank
+_penalty = sa.case(
+    *((agent_runs.c.priority == sa.literal_column(f"'{name}'", sa.Text), ms) for name, ms in PENALTY_MS.items()),
+    else_=0,
 )
+_accepted_at = agent_runs.c.rank - _penalty
+_waits_since = sa.case((agent_runs.c.requeued_at > _accepted_at, agent_runs.c.requeued_at), else_=_accepted_at)
 _loads = sa.union_all(
     _loads_of(QUEUED, sa.func.min(_waits_since)), _loads_of(RUNNING, _nothing), _loads_of(WAITING, _nothing)
 )
@@ -80,7 +85,10 @@ _manifests = sa.select(agent_manifests.c.manifest).where(agent_manifests.c.last_
 
 async def take_census(connection: AsyncConnection, *, seen_since: int) -> Census:
     """To be read by `Database.snapshot`: a run that is claimed meanwhile is counted once."""
-    loads = [Load(**{**row._mapping, "status": RunStatus(row.status)}) for row in await connection.execute(_loads)]
+    loads = [
+        Load(**{**row._mapping, "status": RunStatus(row.status), "priority": Priority(row.priority)})
+        for row in await connection.execute(_loads)
+    ]
     rows = [
         WorkerRow(**{**row._mapping, "queues": tuple(row.queues), "agents": tuple(row.agents)})
         for row in await connection.execute(_workers)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runyard.ids import InvocationId, RunId, StreamId
+from runyard.priorities import Priority
 from runyard.runs import CallState, RunStatus
 
 
@@ -33,11 +34,13 @@ class Run:
     created_at: int
     last_activity_at: int
     requeued_at: int | None = None
+    priority: Priority = Priority.INTERACTIVE
     changed_xid: int = field(default=0, compare=False)
     """As it was read; the database sets it (`runyard.db.marks`)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", RunStatus(self.status))
+        object.__setattr__(self, "priority", Priority(self.priority))
 
     @property
     def newest_invocation(self) -> InvocationId:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import sqlalchemy as sa
 
 from runyard.db.marks import marked
+from runyard.priorities import Priority
 from runyard.runs import SETTLED, CallState, RunStatus
 
 metadata = sa.MetaData(
@@ -81,6 +82,7 @@ agent_runs = sa.Table(
     sa.Column("worker_id", sa.Text, sa.ForeignKey("workers.id")),
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("rank", sa.BigInteger, nullable=False),
+    sa.Column("priority", sa.Text, nullable=False, server_default=Priority.INTERACTIVE),
     sa.Column("invocation_id", sa.Text),
     sa.Column("cancel_requested", sa.Boolean, nullable=False),
     sa.Column("error", Json),
@@ -105,6 +107,18 @@ agent_runs = sa.Table(
         postgresql_where=sa.text("status = 'queued'"),
         sqlite_where=sa.text("status = 'queued'"),
     ),
+    # The same by user, past those who run as many as they may.
+    sa.Index(
+        "ix_agent_runs_user_claim",
+        "queue",
+        "agent",
+        "tenant_id",
+        "user_id",
+        "rank",
+        "id",
+        postgresql_where=sa.text("status = 'queued'"),
+        sqlite_where=sa.text("status = 'queued'"),
+    ),
     # Also what the foreign key searches when a worker's row is deleted.
     sa.Index(
         "ix_agent_runs_worker",
@@ -112,9 +126,17 @@ agent_runs = sa.Table(
         postgresql_where=sa.text("worker_id IS NOT NULL"),
         sqlite_where=sa.text("worker_id IS NOT NULL"),
     ),
+    # How many runs of a tenant, of a user and of an agent run now.
     sa.Index(
-        "ix_agent_runs_running_tenant",
+        "ix_agent_runs_running_user",
         "tenant_id",
+        "user_id",
+        postgresql_where=sa.text("status = 'running'"),
+        sqlite_where=sa.text("status = 'running'"),
+    ),
+    sa.Index(
+        "ix_agent_runs_running_agent",
+        "agent",
         postgresql_where=sa.text("status = 'running'"),
         sqlite_where=sa.text("status = 'running'"),
     ),
@@ -138,7 +160,8 @@ agent_runs = sa.Table(
 
 `context`: what a service said its tools should know; no other caller can set it. `invocation_id`: the newest; NULL
 while nothing was asked yet, or after the transcript was cleared. `requeued_at`: when a worker last gave it back or died
-with it.
+with it. `priority` is its newest call's; `rank`, its place in the queue (`runyard.priorities`), stays when it is given
+back.
 """
 
 agent_invocations = sa.Table(

@@ -9,6 +9,7 @@ from runyard.clock import now_ms, to_iso
 from runyard.db.depth import Census, Load, WorkerRow, take_census
 from runyard.db.engine import Database
 from runyard.ids import WorkerId
+from runyard.priorities import Priority
 from runyard.queue.depth import BrokerAwayError, BrokerDepth, Messages
 from runyard.runs import RunStatus
 
@@ -26,6 +27,15 @@ class Crew:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class QueuedClass:
+    """The queued runs of one priority class."""
+
+    priority: Priority
+    queued: int
+    oldest_ms: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Unserved:
     """Queued runs of an agent that no living worker of the queue has."""
 
@@ -39,12 +49,21 @@ class QueueDepth:
 
     queue: str
     messages: Messages | None
-    queued: int
+    priorities: tuple[QueuedClass, ...]
+    """Each class, also one that has none queued."""
+
     running: int
     waiting: int
-    oldest_queued_ms: int | None
     crew: Crew
     unserved: tuple[Unserved, ...]
+
+    @property
+    def queued(self) -> int:
+        return sum(each.queued for each in self.priorities)
+
+    @property
+    def oldest_queued_ms(self) -> int | None:
+        return max((each.oldest_ms for each in self.priorities if each.oldest_ms is not None), default=None)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -59,6 +78,10 @@ class QueueDepth:
             "workers": self.crew.workers,
             "draining": self.crew.draining,
             "slots": self.crew.slots,
+            "priorities": [
+                {"priority": each.priority, "queued": each.queued, "oldestQueuedMs": each.oldest_ms}
+                for each in self.priorities
+            ],
             "unservedAgents": [{"agent": item.agent, "queued": item.queued} for item in self.unserved],
         }
 
@@ -112,27 +135,34 @@ class Depth:
     def _told(self, loads: Iterable[Load]) -> list[QueueDepth]:
         counts: Counter[tuple[str, RunStatus]] = Counter()
         unserved: dict[str, Counter[str]] = defaultdict(Counter)
-        since: dict[str, int] = {}
+        queued: dict[tuple[str, Priority], list[Load]] = defaultdict(list)
         for load in loads:
             counts[load.queue, load.status] += load.runs
-            if load.since is not None:
-                since[load.queue] = min(load.since, since.get(load.queue, load.since))
+            if load.status is RunStatus.QUEUED:
+                queued[load.queue, load.priority].append(load)
             if load.status is RunStatus.QUEUED and (load.queue, load.agent) not in self._served:
                 unserved[load.queue][load.agent] += load.runs
         return [
             QueueDepth(
                 queue=queue,
                 messages=None if self._messages is None else self._messages[queue],
-                queued=counts[queue, RunStatus.QUEUED],
+                priorities=tuple(self._of_class(priority, queued[queue, priority]) for priority in Priority),
                 running=counts[queue, RunStatus.RUNNING],
                 waiting=counts[queue, RunStatus.WAITING],
-                # Clocks of the machine that accepted and of this one may differ.
-                oldest_queued_ms=max(0, self.at - since[queue]) if queue in since else None,
                 crew=self._crews[queue],
                 unserved=tuple(Unserved(agent=agent, queued=runs) for agent, runs in sorted(unserved[queue].items())),
             )
             for queue in self.queues
         ]
+
+    def _of_class(self, priority: Priority, loads: Sequence[Load]) -> QueuedClass:
+        since = min((load.since for load in loads if load.since is not None), default=None)
+        return QueuedClass(
+            priority=priority,
+            queued=sum(load.runs for load in loads),
+            # Clocks of the machine that accepted and of this one may differ.
+            oldest_ms=None if since is None else max(0, self.at - since),
+        )
 
 
 async def look(database: Database, broker: BrokerDepth, *, lives: Callable[[WorkerId], bool]) -> Depth:

@@ -8,6 +8,7 @@ from runyard.db.inputs import user_content
 from runyard.db.records import Input, Invocation
 from runyard.fsck.findings import Code, Finding
 from runyard.fsck.snapshots import Snapshot
+from runyard.priorities import PENALTY_MS
 from runyard.runs import BUSY, SETTLED, CallState, RunStatus
 
 _AT_REST = SETTLED | {RunStatus.IDLE}
@@ -43,12 +44,21 @@ def _check_run(snapshot: Snapshot) -> Iterator[Finding]:
         detail = f"it is {run.status}, its invocation is {newest.status} and {settled}"
         yield snapshot.finding(Code.RUN_STATUS, detail, newest)
     if run.status is RunStatus.QUEUED:
-        if not run.queue or not run.agent:
-            yield snapshot.finding(Code.RUN_QUEUE, "it is queued without an agent or without a queue", newest)
-        if newest.started_at is None and not _opening_waits(snapshot, newest):
-            yield snapshot.finding(Code.RUN_PENDING, "it is queued, and no input opens its invocation", newest)
+        yield from _check_queued(snapshot, newest)
     if run.status is RunStatus.WAITING and all(call.state is CallState.FINISHED for call in snapshot.calls):
         yield snapshot.finding(Code.RUN_PENDING, "it waits, and every call has its result", newest)
+
+
+def _check_queued(snapshot: Snapshot, newest: Invocation) -> Iterator[Finding]:
+    run = snapshot.run
+    if not run.queue or not run.agent:
+        yield snapshot.finding(Code.RUN_QUEUE, "it is queued without an agent or without a queue", newest)
+    # Of either class: the row has that of a call that waits to take this one's place.
+    if run.rank - newest.created_at not in PENALTY_MS.values():
+        detail = f"its place in the queue is {run.rank}, and it was accepted at {newest.created_at}"
+        yield snapshot.finding(Code.RUN_QUEUE, detail, newest)
+    if newest.started_at is None and not _opening_waits(snapshot, newest):
+        yield snapshot.finding(Code.RUN_PENDING, "it is queued, and no input opens its invocation", newest)
 
 
 def _opening_waits(snapshot: Snapshot, invocation: Invocation) -> bool:

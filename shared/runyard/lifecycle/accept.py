@@ -21,13 +21,16 @@ from runyard.lifecycle.cancelling import settle_queued
 from runyard.lifecycle.creating import NEW_RUN, ZERO_COST, lock_session, new_run
 from runyard.lifecycle.editing import check_fits, store_history
 from runyard.lifecycle.endings import Ending
+from runyard.priorities import Priority, rank_of
 from runyard.runs import BUSY, RunEvent, RunStatus, after
 
 _RUN_STEERED = Update(
     table=agent_runs, columns=("last_activity_at", "title", "metadata"), where=agent_runs.c.id == sa.bindparam("run")
 )
 _RUN_STOPPED = Update(
-    table=agent_runs, columns=(*_RUN_STEERED.columns, "context", "cancel_requested", "queue"), where=_RUN_STEERED.where
+    table=agent_runs,
+    columns=(*_RUN_STEERED.columns, "context", "cancel_requested", "queue", "priority"),
+    where=_RUN_STEERED.where,
 )
 _RUN_CONTINUED = Update(
     table=agent_runs,
@@ -59,6 +62,7 @@ class NewTurn:
 
     agent: str
     queue: str
+    priority: Priority
     content: str | list[dict[str, Any]]
     roles: tuple[str, ...]
     options: dict[str, Any]
@@ -248,7 +252,14 @@ async def _steering(
 async def _replace(connection: AsyncConnection, run: Run, turn: NewTurn) -> Accepted:
     """Stop what runs; this call is next. Steering that waits is kept: what runs folds it as it stops."""
     await _enqueue(
-        connection, run, turn, _RUN_STOPPED, cancel_requested=True, queue=turn.queue, last_activity_at=turn.at
+        connection,
+        run,
+        turn,
+        _RUN_STOPPED,
+        cancel_requested=True,
+        queue=turn.queue,
+        priority=turn.priority,
+        last_activity_at=turn.at,
     )
     return replace(_accepted(turn, run.id, run.session_id), waits_for_end=True)
 
@@ -341,6 +352,7 @@ async def _create(connection: AsyncConnection, turn: NewTurn) -> bool:
         user_id=turn.user_id,
         agent=turn.agent,
         queue=turn.queue,
+        priority=turn.priority,
         session_id=turn.session_id,
         title=turn.title,
         metadata=turn.metadata,
@@ -371,8 +383,9 @@ async def _continue(connection: AsyncConnection, run: Run, turn: NewTurn) -> Non
         turn,
         _RUN_CONTINUED,
         status=after(run.status, RunEvent.TURN),
-        rank=turn.at,
+        rank=rank_of(turn.priority, turn.at),
         queue=turn.queue,
+        priority=turn.priority,
         invocation_id=turn.invocation_id,
         cancel_requested=False,
         error=None,

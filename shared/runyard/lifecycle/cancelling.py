@@ -19,6 +19,7 @@ from runyard.db.turns import Totals
 from runyard.errors import RunNotFound
 from runyard.lifecycle import settling
 from runyard.lifecycle.endings import Ending, ending, kept_last
+from runyard.priorities import rank_of
 from runyard.runs import RunEvent, RunStatus, after
 
 
@@ -91,7 +92,7 @@ async def settle_queued(connection: AsyncConnection, run: Run, *, at: int) -> Ca
         values = {
             "status": after(status, RunEvent.TURN),
             "invocation_id": replacement.invocation_id,
-            "rank": replacement.created_at,
+            "rank": rank_of(run.priority, replacement.created_at),
         }
     await connection.execute(
         sa.update(agent_runs)

@@ -9,6 +9,7 @@ from runyard.db.records import Run
 from runyard.db.tables import agent_runs
 from runyard.db.together import Insert
 from runyard.ids import InvocationId, RunId
+from runyard.priorities import Priority, rank_of
 from runyard.runs import RunStatus
 
 ZERO_COST = {"amount": 0.0, "currency": "USD", "unpriced": False}
@@ -17,7 +18,7 @@ NEW_RUN = Insert(
     table=agent_runs,
     columns=(
         *("id", "tenant_id", "user_id", "agent", "queue", "session_id", "title", "metadata", "context", "status"),
-        *("generation", "rank", "invocation_id", "cancel_requested", "steps", "last_seq", "usage", "cost"),
+        *("generation", "rank", "priority", "invocation_id", "cancel_requested", "steps", "last_seq", "usage", "cost"),
         *("created_at", "last_activity_at"),
     ),
     unless_exists=True,
@@ -41,6 +42,7 @@ def new_run(
     user_id: str,
     agent: str,
     queue: str,
+    priority: Priority,
     session_id: str | None,
     title: str | None,
     metadata: dict[str, Any] | None,
@@ -61,7 +63,8 @@ def new_run(
         "context": context,
         "status": RunStatus.IDLE if invocation_id is None else RunStatus.QUEUED,
         "generation": 0,
-        "rank": at,
+        "rank": rank_of(priority, at),
+        "priority": priority,
         "invocation_id": invocation_id,
         "cancel_requested": False,
         "steps": 0,

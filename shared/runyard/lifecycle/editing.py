@@ -18,6 +18,7 @@ from runyard.errors import InvalidArgs, RunBusy, RunNotFound
 from runyard.history import HistoryMessage, check_history
 from runyard.ids import RunId
 from runyard.lifecycle.creating import NEW_RUN, lock_session, new_run
+from runyard.priorities import Priority
 from runyard.runs import SETTLED, RunStatus
 
 _EDITABLE = SETTLED | {RunStatus.IDLE}
@@ -40,6 +41,7 @@ class NewRun:
     user_id: str
     agent: str
     queue: str
+    priority: Priority
     session_id: str | None
     title: str | None
     metadata: dict[str, Any] | None
@@ -60,6 +62,7 @@ async def create_idle_run(connection: AsyncConnection, new: NewRun) -> tuple[Run
         run_id=new.run_id,
         agent=new.agent,
         queue=new.queue,
+        priority=new.priority,
         session_id=new.session_id,
         title=new.title,
         metadata=new.metadata,

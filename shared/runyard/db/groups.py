@@ -1,0 +1,167 @@
+"""Where the best queued run is: the groups (queue, agent, tenant) with runs that may be claimed, the best first.
+
+Best is the tenant with the fewest running runs, then its lowest rank. Groups are found by a loose index scan: one probe
+a group, whatever the number of queued rows. Under a limit for users the first rows of a group are looked at, and where
+all of them are of users who run as many as they may, its users one by one: one probe a user, whatever they have queued.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard.db.limits import NO_LIMITS, Limits, full_agents, running_of_tenant, running_of_user
+from runyard.db.tables import QUEUED, agent_runs
+
+NEAR = 32
+"""Rows at the head of a group that are looked at for a user who may have one more."""
+
+ANY_NUMBER = 2**31 - 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """Queued rows that differ only in rank: the first of them is next. `user_id`: of one user; None: of any.
+
+    `running`: how many of the tenant's runs run now, anywhere.
+    """
+
+    queue: str
+    agent: str
+    tenant_id: str
+    user_id: str | None
+    running: int
+
+
+async def queued_groups(
+    connection: AsyncConnection, queues: Sequence[str], agents: Sequence[str], limits: Limits = NO_LIMITS
+) -> list[Group]:
+    """Groups whose first row may be claimed now, the best first."""
+    full = await full_agents(connection, limits)
+    parameters: dict[str, Any] = {
+        "queues": list(queues),
+        "agents": [agent for agent in agents if agent not in full],
+        "per_tenant": ANY_NUMBER if limits.per_tenant is None else limits.per_tenant,
+    }
+    if limits.per_user is None:
+        rows = await connection.execute(_groups, parameters)
+    else:
+        rows = await connection.execute(_groups_of_users, parameters | {"per_user": limits.per_user})
+    return [Group(**row._mapping) for row in rows]
+
+
+Where = Callable[[sa.FromClause], Sequence[sa.ColumnElement[bool]]]
+
+
+def _heads(name: str, columns: Sequence[str], where: Where, *, nesting: bool = False) -> sa.CTE:
+    """The ids of the first rows of all groups of queued rows with equal `columns`; the last id is NULL."""
+    queued = agent_runs.alias(f"{name}_queued")
+    order = [queued.c[column] for column in (*columns, "rank", "id")]
+    rows = sa.select(queued.c.id).where(queued.c.status == QUEUED, *where(queued)).order_by(*order).limit(1)
+    first = rows.correlate_except(queued).scalar_subquery()
+    heads = sa.select(first.label("id")).cte(name, recursive=True, nesting=nesting)
+    head = agent_runs.alias(f"{name}_head")
+    following = rows.where(_after(queued, head, columns)).correlate_except(queued).scalar_subquery()
+    return heads.union_all(sa.select(following).select_from(heads.join(head, head.c.id == heads.c.id)))
+
+
+def _after(queued: sa.FromClause, head: sa.FromClause, columns: Sequence[str]) -> sa.ColumnElement[bool]:
+    if len(columns) == 1:
+        return queued.c[columns[0]] > head.c[columns[0]]
+    # SQLite finds a row of values in an index only if the comparison has the index's affinity. Two columns compare
+    # without any, and only the first would be searched; the outcome of `||` takes the other side's.
+    # https://www.sqlite.org/datatype3.html#affinity_of_comparison_operands
+    nothing = sa.literal_column("''", sa.Text)
+    return sa.tuple_(*(queued.c[column] for column in columns)) > sa.tuple_(
+        *(head.c[column].concat(nothing) for column in columns)
+    )
+
+
+def _served() -> sa.CTE:
+    """The groups that this worker serves, with how many runs of their tenants run."""
+    heads = _heads("heads", ("queue", "agent", "tenant_id"), lambda _: ())
+    return (
+        sa.select(
+            agent_runs.c.id,
+            agent_runs.c.queue,
+            agent_runs.c.agent,
+            agent_runs.c.tenant_id,
+            agent_runs.c.rank,
+            running_of_tenant(agent_runs.c.tenant_id).label("running"),
+        )
+        .select_from(heads.join(agent_runs, agent_runs.c.id == heads.c.id))
+        .where(
+            agent_runs.c.queue.in_(sa.bindparam("queues", expanding=True)),
+            agent_runs.c.agent.in_(sa.bindparam("agents", expanding=True)),
+        )
+        .cte("served")
+        .prefix_with("MATERIALIZED")  # what is counted is compared and ordered by, and counted once
+    )
+
+
+def _groups_statement() -> sa.Select[Any]:
+    served = _served()
+    nobody = sa.null().label("user_id")
+    return (
+        sa.select(served.c.queue, served.c.agent, served.c.tenant_id, nobody, served.c.running)
+        .where(served.c.running < sa.bindparam("per_tenant", type_=sa.Integer))
+        .order_by(served.c.running, served.c.rank, served.c.id)
+    )
+
+
+def _groups_of_users_statement() -> sa.Select[Any]:
+    served, best = _served(), agent_runs.alias("best")
+    candidate = sa.func.coalesce(_near(served), _of_all_users(served))
+    allowed = sa.case((served.c.running < sa.bindparam("per_tenant", type_=sa.Integer), candidate))
+    # On its own: a join on what a subquery finds would be made by reading the whole table.
+    candidates = sa.select(served, allowed.label("best_id")).cte("candidates").prefix_with("MATERIALIZED")
+    return (
+        sa.select(candidates.c.queue, candidates.c.agent, candidates.c.tenant_id, best.c.user_id, candidates.c.running)
+        .select_from(candidates.join(best, best.c.id == candidates.c.best_id))
+        .order_by(candidates.c.running, best.c.rank, best.c.id)
+    )
+
+
+def _near(served: sa.CTE) -> sa.ScalarSelect[str]:
+    """The first row of a user who may run one more, among the first rows of a group."""
+    near, row = agent_runs.alias("near"), agent_runs.alias("near_row")
+    # Without the user the index by rank has all that is asked for, and is taken: by user, all rows would be sorted.
+    rows = sa.select(near.c.id).where(near.c.status == QUEUED, *_of_group(near, served))
+    first = rows.order_by(near.c.rank, near.c.id).limit(NEAR).correlate(served).subquery("first_rows")
+    return (
+        sa.select(row.c.id)
+        .select_from(first.join(row, row.c.id == first.c.id))
+        .where(_may_run(served, row))
+        .order_by(row.c.rank, row.c.id)
+        .limit(1)
+        .correlate(served)
+        .scalar_subquery()
+    )
+
+
+def _of_all_users(served: sa.CTE) -> sa.ScalarSelect[str]:
+    users = _heads("users", ("user_id",), lambda queued: _of_group(queued, served), nesting=True)
+    first = agent_runs.alias("first_of_user")
+    return (
+        sa.select(first.c.id)
+        .select_from(users.join(first, first.c.id == users.c.id))
+        .where(_may_run(served, first))
+        .order_by(first.c.rank, first.c.id)
+        .limit(1)
+        .correlate(served)
+        .scalar_subquery()
+    )
+
+
+def _of_group(queued: sa.FromClause, served: sa.CTE) -> list[sa.ColumnElement[bool]]:
+    return [queued.c[column] == served.c[column] for column in ("queue", "agent", "tenant_id")]
+
+
+def _may_run(served: sa.CTE, row: sa.FromClause) -> sa.ColumnElement[bool]:
+    return running_of_user(served.c.tenant_id, row.c.user_id) < sa.bindparam("per_user", type_=sa.Integer)
+
+
+_groups = _groups_statement()
+_groups_of_users = _groups_of_users_statement()

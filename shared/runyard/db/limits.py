@@ -1,0 +1,85 @@
+"""How many runs of a user, of a tenant and of an agent may run at once: counted from the rows that run, so that nothing
+can leak.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runyard.db.tables import RUNNING, agent_runs
+
+_LOCKS = 0x72756E79
+"""The first half of the keys that are locked here: the second is a name's hash. Migrations lock one whole number."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """None, and of an agent that is not named: any number."""
+
+    per_user: int | None = None
+    per_tenant: int | None = None
+    per_agent: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def of(cls, *, per_user: int, per_tenant: int, per_agent: Mapping[str, int]) -> "Limits":
+        """As the settings have them, where 0 is no limit."""
+        return cls(per_user=per_user or None, per_tenant=per_tenant or None, per_agent=per_agent)
+
+    def concern(self, agent: str) -> bool:
+        return not (self.per_user is None and self.per_tenant is None and agent not in self.per_agent)
+
+
+NO_LIMITS = Limits()
+
+_running = agent_runs.alias("running")
+_count = sa.select(sa.func.count()).select_from(_running).where(_running.c.status == RUNNING).correlate_except(_running)
+_by_agent = (
+    sa.select(agent_runs.c.agent, sa.func.count().label("runs"))
+    .where(agent_runs.c.status == RUNNING, agent_runs.c.agent.in_(sa.bindparam("agents", expanding=True)))
+    .group_by(agent_runs.c.agent)
+)
+_lock = sa.select(sa.func.pg_advisory_xact_lock(_LOCKS, sa.func.hashtext(sa.bindparam("name"))))
+
+
+def running_of_agent(agent: sa.ColumnElement[str]) -> sa.ScalarSelect[int]:
+    return _count.where(_running.c.agent == agent).scalar_subquery()
+
+
+def running_of_tenant(tenant_id: sa.ColumnElement[str]) -> sa.ScalarSelect[int]:
+    return _count.where(_running.c.tenant_id == tenant_id).scalar_subquery()
+
+
+def running_of_user(tenant_id: sa.ColumnElement[str], user_id: sa.ColumnElement[str]) -> sa.ScalarSelect[int]:
+    return _count.where(_running.c.tenant_id == tenant_id, _running.c.user_id == user_id).scalar_subquery()
+
+
+async def full_agents(connection: AsyncConnection, limits: Limits) -> set[str]:
+    """Those that run as often as they may."""
+    if not limits.per_agent:
+        return set()
+    running = await connection.execute(_by_agent, {"agents": list(limits.per_agent)})
+    return {row.agent for row in running if row.runs >= limits.per_agent[row.agent]}
+
+
+async def lock_limits(
+    connection: AsyncConnection, limits: Limits, *, agent: str, tenant_id: str, user_id: str | None
+) -> None:
+    """From here to the end of the transaction nobody else claims what counts against the same limits, so that what is
+    counted now stays true. Always in the same order: two claims cannot lock each other out. SQLite has one writer.
+    """
+    if connection.dialect.name != "postgresql":
+        return
+    for name in _names(limits, agent, tenant_id, user_id):
+        await connection.execute(_lock, {"name": name})
+
+
+def _names(limits: Limits, agent: str, tenant_id: str, user_id: str | None) -> Iterator[str]:
+    if agent in limits.per_agent:
+        yield f"agent {agent}"
+    if limits.per_tenant is not None:
+        yield f"tenant {tenant_id}"
+    if limits.per_user is not None:
+        yield f"user {tenant_id} {user_id}"

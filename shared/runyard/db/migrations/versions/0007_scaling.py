@@ -1,0 +1,38 @@
+"""Priority classes, and the indexes that limits of running runs are counted and kept by.
+
+Revision ID: 0007
+Revises: 0006
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+QUEUED = sa.text("status = 'queued'")
+RUNNING = sa.text("status = 'running'")
+BY_USER = ["queue", "agent", "tenant_id", "user_id", "rank", "id"]
+
+
+def upgrade() -> None:
+    # With a default: processes of the version before go on to insert runs without naming it.
+    op.add_column("agent_runs", sa.Column("priority", sa.Text(), nullable=False, server_default="interactive"))
+    op.create_index("ix_agent_runs_user_claim", "agent_runs", BY_USER, postgresql_where=QUEUED, sqlite_where=QUEUED)
+    _running_index("ix_agent_runs_running_user", "tenant_id", "user_id")
+    _running_index("ix_agent_runs_running_agent", "agent")
+    # The one by tenant and user serves whatever it served.
+    op.drop_index("ix_agent_runs_running_tenant", table_name="agent_runs")
+
+
+def downgrade() -> None:
+    _running_index("ix_agent_runs_running_tenant", "tenant_id")
+    for name in ("running_agent", "running_user", "user_claim"):
+        op.drop_index(f"ix_agent_runs_{name}", table_name="agent_runs")
+    op.drop_column("agent_runs", "priority")
+
+
+def _running_index(name: str, *columns: str) -> None:
+    op.create_index(name, "agent_runs", [*columns], postgresql_where=RUNNING, sqlite_where=RUNNING)
