@@ -1,5 +1,7 @@
 """Priority classes, and the indexes that limits of running runs are counted and kept by.
 
+Indexes that are there already are left: on a large database they can be made beforehand, CONCURRENTLY.
+
 Revision ID: 0007
 Revises: 0006
 """
@@ -14,25 +16,24 @@ depends_on = None
 
 QUEUED = sa.text("status = 'queued'")
 RUNNING = sa.text("status = 'running'")
-BY_USER = ["queue", "agent", "tenant_id", "user_id", "rank", "id"]
 
 
 def upgrade() -> None:
     # With a default: processes of the version before go on to insert runs without naming it.
     op.add_column("agent_runs", sa.Column("priority", sa.Text(), nullable=False, server_default="interactive"))
-    op.create_index("ix_agent_runs_user_claim", "agent_runs", BY_USER, postgresql_where=QUEUED, sqlite_where=QUEUED)
-    _running_index("ix_agent_runs_running_user", "tenant_id", "user_id")
-    _running_index("ix_agent_runs_running_agent", "agent")
+    _index("ix_agent_runs_user_claim", ["queue", "agent", "tenant_id", "user_id", "rank", "id"], QUEUED)
+    _index("ix_agent_runs_running_user", ["tenant_id", "user_id"], RUNNING)
+    _index("ix_agent_runs_running_agent", ["agent"], RUNNING)
     # The one by tenant and user serves whatever it served.
     op.drop_index("ix_agent_runs_running_tenant", table_name="agent_runs")
 
 
 def downgrade() -> None:
-    _running_index("ix_agent_runs_running_tenant", "tenant_id")
+    _index("ix_agent_runs_running_tenant", ["tenant_id"], RUNNING)
     for name in ("running_agent", "running_user", "user_claim"):
         op.drop_index(f"ix_agent_runs_{name}", table_name="agent_runs")
     op.drop_column("agent_runs", "priority")
 
 
-def _running_index(name: str, *columns: str) -> None:
-    op.create_index(name, "agent_runs", [*columns], postgresql_where=RUNNING, sqlite_where=RUNNING)
+def _index(name: str, columns: list[str], where: sa.TextClause) -> None:
+    op.create_index(name, "agent_runs", columns, postgresql_where=where, sqlite_where=where, if_not_exists=True)

@@ -3,14 +3,14 @@
 Indexes that are there already are left: on a large database they can be made beforehand, CONCURRENTLY.
 
 Revision ID: 0008
-Revises: 0006
+Revises: 0007
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0008"
-down_revision = "0006"
+down_revision = "0007"
 branch_labels = None
 depends_on = None
 
