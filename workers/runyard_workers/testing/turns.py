@@ -13,6 +13,7 @@ from runyard.errors import InputRequired
 from runyard.history import HistoryMessage, check_user_blocks
 from runyard.ids import new_input_id, new_invocation_id, new_request_id, new_run_id, new_stream_id
 from runyard.lifecycle.accept import NewTurn
+from runyard.priorities import Priority
 from runyard.text import clean_json
 from runyard_workers.testing.results import RunResult
 
@@ -84,6 +85,7 @@ def _turn(agent: str, queue: str, content: Input, options: CallOptions, earlier:
         scope=Scope.of_user(tenant_id, user_id),
         agent=agent,
         queue=queue,
+        priority=Priority.INTERACTIVE,  # a harness has a slot for every call
         content=content,
         roles=tuple(sorted(options.get("roles", ()))),
         options={},
