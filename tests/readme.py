@@ -17,6 +17,12 @@ def documented_agent() -> str:
     return source
 
 
+def documented_test() -> str:
+    """The file that tests it."""
+    (source,) = (block for block in blocks("python") if "def test_" in block)
+    return source
+
+
 def programs(page: str = "README.md") -> list[str]:
     """The Python blocks that call a gateway."""
     return [block for block in blocks("python", page) if "http://127.0.0.1:8000" in block]

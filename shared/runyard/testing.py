@@ -1,7 +1,6 @@
 """What tests of agents import: `from runyard.testing import harness`. Needs `pip install 'runyard[testing]'`."""
 
 try:
-    from runyard_workers.testing.blocking import BlockingHarness, BlockingRun
     from runyard_workers.testing.cast import load
     from runyard_workers.testing.errors import ScriptError
     from runyard_workers.testing.harness import Harness
@@ -9,6 +8,7 @@ try:
     from runyard_workers.testing.results import RunResult, SeenFrame, ToolCall
     from runyard_workers.testing.rooms import Broadcast
     from runyard_workers.testing.runs import StartedRun
+    from runyard_workers.testing.sync import SyncHarness, SyncRun
     from runyard_workers.testing.tools import ToolExecution
 except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] != "runyard_workers":
@@ -16,14 +16,14 @@ except ModuleNotFoundError as error:
     raise ImportError("runyard.testing runs agents as a worker does: pip install 'runyard[testing]'") from error
 
 __all__ = [
-    "BlockingHarness",
-    "BlockingRun",
     "Broadcast",
     "Harness",
     "RunResult",
     "ScriptError",
     "SeenFrame",
     "StartedRun",
+    "SyncHarness",
+    "SyncRun",
     "ToolCall",
     "ToolExecution",
     "harness",

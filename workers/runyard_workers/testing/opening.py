@@ -7,11 +7,11 @@ from types import TracebackType
 from typing import Any
 
 from runyard.authoring.lifespan import Lifespan
-from runyard_workers.testing.blocking import BlockingHarness
 from runyard_workers.testing.cast import Target, cast_of
 from runyard_workers.testing.harness import Harness
 from runyard_workers.testing.stage import Setting, opened
 from runyard_workers.testing.story import story
+from runyard_workers.testing.sync import SyncHarness
 
 TIMEOUT_S = 30.0
 
@@ -88,13 +88,13 @@ class Opening:
             self._leave.set()
             await self._holder
 
-    def __enter__(self) -> BlockingHarness:
+    def __enter__(self) -> SyncHarness:
         with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop()
             raise TypeError("an async test opens its harness with `async with harness(...)`")
         self._runner = asyncio.Runner()
         try:
-            return BlockingHarness(self._runner.run(self.__aenter__()), self._runner.run)
+            return SyncHarness(self._runner.run(self.__aenter__()), self._runner.run)
         except BaseException:
             self._runner.close()
             raise

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from runyard_workers.testing.blocking import BlockingHarness
     from runyard_workers.testing.opening import Opening
+    from runyard_workers.testing.sync import SyncHarness
 
 _OPENINGS: "pytest.StashKey[list[Opening]]" = pytest.StashKey()
 _FAILURE: "pytest.StashKey[BaseException]" = pytest.StashKey()
 
 
 @pytest.fixture
-def harness(request: pytest.FixtureRequest) -> "Iterator[Callable[..., BlockingHarness]]":
+def harness(request: pytest.FixtureRequest) -> "Iterator[Callable[..., SyncHarness]]":
     """As `runyard.testing.harness`, opened at once. The end of the test closes it.
 
     def test_refund(harness):
@@ -32,7 +32,7 @@ def harness(request: pytest.FixtureRequest) -> "Iterator[Callable[..., BlockingH
 
     with ExitStack() as stack:
 
-        def opened(target: Any, **options: Any) -> "BlockingHarness":
+        def opened(target: Any, **options: Any) -> "SyncHarness":
             opening = new_harness(target, **options)
             entered = opening.__enter__()
             stack.callback(leave, opening)

@@ -23,7 +23,7 @@ class Wait:
         return result
 
 
-class BlockingRun:
+class SyncRun:
     """A run that has begun. It goes on while the test waits for something."""
 
     def __init__(self, run: StartedRun, wait: Wait) -> None:
@@ -49,7 +49,7 @@ class BlockingRun:
         return self._wait(self._run.result())
 
 
-class BlockingHarness(Controls):
+class SyncHarness(Controls):
     def __init__(self, harness: Harness, until: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         super().__init__(harness.stage, harness.runs)
         self._harness = harness
@@ -58,8 +58,8 @@ class BlockingHarness(Controls):
     def run(self, said: Input, **options: Unpack[RunOptions]) -> RunResult:
         return self._wait(self._harness.run(said, **options))
 
-    def start(self, said: Input, **options: Unpack[RunOptions]) -> BlockingRun:
-        return BlockingRun(self._wait(self._harness.start(said, **options)), self._wait)
+    def start(self, said: Input, **options: Unpack[RunOptions]) -> SyncRun:
+        return SyncRun(self._wait(self._harness.start(said, **options)), self._wait)
 
     def call(
         self, function: str | Function, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]

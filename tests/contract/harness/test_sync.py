@@ -9,12 +9,12 @@ import pytest
 from tests.contract.harness.desk import Desk
 
 from runyard import RunContext, agent, function, tool
-from runyard.testing import BlockingHarness, ScriptError
+from runyard.testing import ScriptError, SyncHarness
 from runyard.testing import harness as open_harness
 
 pytest_plugins = ["pytester"]
 
-Harnesses = Callable[..., BlockingHarness]
+Harnesses = Callable[..., SyncHarness]
 
 
 def test_the_same_without_await() -> None:
