@@ -103,13 +103,23 @@ async def test_a_saved_file_restarts_the_worker(folder: Path, dev: RunningDev) -
     assert told["result"]["status"] == "completed"
 
 
-async def test_a_broken_file_is_reported_and_the_others_go_on(folder: Path, dev: RunningDev) -> None:
+async def test_a_broken_file_is_reported_while_the_others_go_on_until_it_is_mended(
+    folder: Path, dev: RunningDev
+) -> None:
     await dev.url()
-    (folder / "agents/broken.py").write_text("import runyard\n\nlimit = 1 / 0\n")
+    agent = folder / "agents/doubler.py"
+    agent.write_text("import runyard\n\nlimit = 1 / 0\n")
+    await dev.printed(r"agents/doubler\.py\", line 3")
     await dev.printed(r"^worker  \| ZeroDivisionError: division by zero$")
     await dev.printed(r"(?s)worker registered.*worker registered +agents=\['adder'\]")
     async with dev.api() as api:
         assert (await api.run("adder", "Add 1 and 2."))["status"] == "completed"
+    agent.write_text(ADDER.replace("return a + b", "return 2 * (a + b)"))
+    await dev.printed(r"worker registered +agents=\['adder', 'doubler'\]")
+    async with dev.api() as api:
+        run_id = (await api.run("doubler", "Add 3 and 4."))["runId"]
+        told = (await api.get(f"/v1/runs/{run_id}/messages")).json()["items"]
+    assert "14" in json.dumps([message["content"] for message in told if message["role"] == "user"])
 
 
 async def test_a_folder_whose_path_is_too_long_for_a_socket(folder: Path) -> None:
