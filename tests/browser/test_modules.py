@@ -51,6 +51,16 @@ TURN = """async ([rows, frames]) => {
     return turnParts(rows, frames.reduce(reduce, NOTHING_SEEN));
 }"""
 
+SENT = """async (units) => {
+    const { Api } = await import("/console/wire/api.js");
+    const { fetch } = window;
+    let sent;
+    window.fetch = async (_, { body }) => { sent = body; return new Response("{}"); };
+    await new Api(() => null, () => {}).sendInput("run_1", String.fromCharCode(...units), "key");
+    window.fetch = fetch;
+    return sent;
+}"""
+
 
 @pytest.fixture(scope="module")
 async def page(sqlite_stack: Stack, chromium: Browser) -> AsyncIterator[Page]:
@@ -434,3 +444,12 @@ FAILED = {"unanswered": [{"id": "old"}]}
 )
 async def test_how_it_stands_is_told_by_rows_and_stream(page: Page, state: dict[str, Any], found: list[Any]) -> None:
     assert await page.evaluate(STANDING, state) == found
+
+
+# What is sent --------------------------------------------------------------------------------------------------------
+
+
+async def test_text_that_no_store_holds_is_not_sent(page: Page) -> None:
+    """A text area may be left with half of a character; the gateway refuses it."""
+    units = [ord("a"), 0, 0xD83D, ord("b"), 0xD83D, 0xDE42, 0xDC00]
+    assert json.loads(await page.evaluate(SENT, units)) == {"input": "a\ufffd\ufffdb\N{SLIGHTLY SMILING FACE}\ufffd"}

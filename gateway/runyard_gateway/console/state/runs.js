@@ -1,5 +1,6 @@
 /** The reader's runs, newest activity first, a page at a time; each with words to know it by. */
 
+import { argumentWords, functionOf, parsed } from "../conversation/functions.js";
 import { asFailure } from "../wire/failure.js";
 import { isBusy } from "./status.js";
 import { Store } from "./store.js";
@@ -42,13 +43,14 @@ export class Runs {
   }
 
   /** A run that was started without a title is known by the first words said in it. */
-  async _name({ id, title }) {
+  async _name({ id, agent, title }) {
     if (title !== null || this._firstWords.has(id)) return;
     const path = `v1/runs/${encodeURIComponent(id)}`;
     const { items } = await this._api.get(`${path}/messages`, { limit: 1 });
     const waiting = items.length > 0 ? [] : (await this._api.get(path)).pendingInput; // no worker has begun it
     const words = items.length > 0 ? textOf(items[0].content) : waiting.map(({ text }) => text).join(" ");
-    if (words.trim() !== "") this._firstWords.set(id, words.trim().slice(0, 120));
+    const said = functionOf(agent) === null ? words : argumentWords(parsed(words) ?? {}) || "No arguments";
+    if (said.trim() !== "") this._firstWords.set(id, said.trim().slice(0, 120));
   }
 }
 

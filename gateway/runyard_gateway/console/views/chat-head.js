@@ -1,5 +1,6 @@
 /** The head of a conversation: which agent, what about, which run, what it has used. */
 
+import { functionOf } from "../conversation/functions.js";
 import { standingOf } from "../conversation/standing.js";
 import { isBusy, STATUS_WORDS } from "../state/status.js";
 import { CopyButton } from "./copy-button.js";
@@ -23,9 +24,10 @@ export function ChatHead({ page, state, words }) {
     <div class="about">
       <h1>${words ?? (runId === null ? "New chat" : "Run")}</h1>
       ${runId !== null && html`<p>
-        ${agent !== null && html`<span class="agent">${agent}</span>`}
+        ${agent !== null && html`<span class="agent">${functionOf(agent) === null ? agent : `Function ${functionOf(agent)}`}</span>`}
         <span class="run"><code>${runId}</code> <${CopyButton} label="Copy the run's id" text=${runId} /></span>
         ${run &&
+        functionOf(agent) === null &&
         !isBusy(run) &&
         !live &&
         html`<span class="total">${plural(run.steps, "step")}, ${costWords(run.cost)}</span>`}

@@ -1,10 +1,12 @@
 /** A conversation: its head, its turns, and the place to write. */
 
+import { functionOf } from "../conversation/functions.js";
 import { standingOf } from "../conversation/standing.js";
 import { inputsOf, isAhead } from "../conversation/waiting.js";
 import { useEffect } from "../vendor/preact-hooks.mjs";
 import { AgentPicker } from "./agent-picker.js";
 import { Announcement } from "./announcement.js";
+import { CallFoot } from "./call-foot.js";
 import { ChatHead } from "./chat-head.js";
 import { Composer } from "./composer.js";
 import { FailureNotice } from "./failure-notice.js";
@@ -50,8 +52,12 @@ export function Chat({ page, conversation, requests }) {
     <div class="foot">
       ${!isAtEnd && html`<${ToEnd} onClick=${goToEnd} />`}
       ${failure && html`<${ConversationFailure} conversation=${conversation} state=${state} />`}
-      <${Waiting} requests=${requests} state=${state} />
-      <${Composer} ...${{ conversation, requests, state }} onSend=${goToEnd} />
+      ${
+        functionOf(state.agent) !== null
+          ? html`<${CallFoot} requests=${requests} state=${state} />`
+          : html`<${Waiting} requests=${requests} state=${state} />
+              <${Composer} ...${{ conversation, requests, state }} onSend=${goToEnd} />`
+      }
       <${Announcement} state=${state} />
     </div>
   `;
@@ -72,6 +78,7 @@ function turns(state, agents) {
       standing=${isLive ? standingOf(state) : null}
       input=${isLive ? input : null}
       connection=${isLive ? connection : null}
+      isFunction=${functionOf(agent) !== null}
       hasWorkers=${known === undefined || known.liveWorkers > 0}
     />`;
   });
@@ -94,7 +101,8 @@ function ConversationFailure({ conversation, state: { failure, runId, live } }) 
   return html`<${FailureNotice} failure=${failure} onRetry=${retry} onDismiss=${dismiss} />`;
 }
 
-function titleOf({ run, groups, live, sending }) {
+function titleOf({ agent, run, groups, live, sending }) {
+  if (functionOf(agent) !== null) return run?.title ?? functionOf(agent);
   const first = groups[0]?.rows[0].content;
   const words = run?.title ?? (typeof first === "string" ? first : null) ?? live?.input ?? sending;
   return words === null || words === undefined ? null : words.trim().split("\n")[0].slice(0, 120);

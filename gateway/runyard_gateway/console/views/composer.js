@@ -1,11 +1,9 @@
 /** Where one writes, and stops what runs: Enter sends, Shift and Enter begin a new line, Escape twice stops. */
 
-import { standingOf } from "../conversation/standing.js";
-import { useCallback, useEffect, useRef } from "../vendor/preact-hooks.mjs";
+import { useEffect, useRef } from "../vendor/preact-hooks.mjs";
 import { html } from "./html.js";
 import { Icon } from "./icons.js";
-import { PassingButton } from "./passing-button.js";
-import { useEscapeTwice } from "./use-escape.js";
+import { StopButton, useStop } from "./stop-button.js";
 import { useStore } from "./use-store.js";
 
 const HINTS = Object.freeze({
@@ -25,11 +23,7 @@ const HINTS = Object.freeze({
 export function Composer({ conversation, requests, state, onSend }) {
   const { text } = useStore(conversation.draft.store);
   const field = useRef(null);
-  const standing = standingOf(state);
-  const isStopping = standing === "stopping";
-  const canStop = standing !== null && !isStopping;
-  const stop = useCallback(() => requests.stop(), [requests]);
-  const isArmed = useEscapeTwice(canStop, stop);
+  const { phase, stop } = useStop(requests, state);
   useEffect(() => {
     if (matchMedia("(pointer: fine)").matches) field.current.focus(); // on a phone it would raise the keyboard
   }, [conversation]);
@@ -48,8 +42,7 @@ export function Composer({ conversation, requests, state, onSend }) {
     event.preventDefault();
     send();
   };
-  const hint = isArmed ? "armed" : isStopping ? "stopping" : standing !== null ? "atWork" : "idle";
-  return html`<form class="composer" data-state=${hint} onSubmit=${onSubmit}>
+  return html`<form class="composer" data-state=${phase} onSubmit=${onSubmit}>
     <label class="visually-hidden" for="draft">Message</label>
     <textarea
       id="draft"
@@ -62,16 +55,12 @@ export function Composer({ conversation, requests, state, onSend }) {
       onKeyDown=${onKey}
     ></textarea>
     <div class="buttons">
-      ${standing !== null &&
-      html`<${PassingButton} class="stop" aria-disabled=${isStopping} onClick=${stop}>
-        ${isStopping ? html`<span class="spinner"></span>` : html`<${Icon} name="stop" />`}
-        <span class="words">${isStopping ? "Stopping" : "Stop"}</span>
-      </${PassingButton}>`}
+      ${phase !== "idle" && html`<${StopButton} phase=${phase} onClick=${stop} />`}
       <button type="submit" class="primary send" aria-label="Send" disabled=${!requests.canSend || text.trim() === ""}>
         <${Icon} name="send" />
       </button>
     </div>
-    <p id="draft-hint" class="hint">${HINTS[hint]}</p>
+    <p id="draft-hint" class="hint">${HINTS[phase]}</p>
   </form>`;
 }
 

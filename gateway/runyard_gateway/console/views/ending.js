@@ -18,10 +18,12 @@ const CUT_SHORT = Object.freeze({
  * @param {object} props
  * @param {object} props.outcome `status, finishReason, steps, usage, cost, model`, `error` of a failed one
  * @param {string[]} props.answer the texts of the answer
+ * @param {boolean} props.isFunction no model was asked
  */
-export function Ending({ outcome, answer }) {
+export function Ending({ outcome, answer, isFunction }) {
   const { status, finishReason, steps, usage, cost, model, error } = outcome;
-  const facts = [STATUS_WORDS[status], plural(steps, "step"), usageWords(usage), costWords(cost), model];
+  const spent = isFunction ? [] : [plural(steps, "step"), usageWords(usage), costWords(cost), model];
+  const facts = [STATUS_WORDS[status], ...spent];
   return html`<footer class="ending" data-status=${status}>
     ${error && html`<${RunError} error=${error} />`}
     ${CUT_SHORT[finishReason] && html`<p class="note">${CUT_SHORT[finishReason]}</p>`}

@@ -1,5 +1,6 @@
 /** The reader's runs. */
 
+import { nameOf } from "../conversation/functions.js";
 import { hrefOf } from "../state/address.js";
 import { STATUS_WORDS } from "../state/status.js";
 import { FailureNotice } from "./failure-notice.js";
@@ -36,7 +37,7 @@ function RunLink({ run, page, isCurrent }) {
     <span class="words">${run.words ?? run.id}</span>
     <span class="facts">
       <span class="dot" data-status=${run.status}></span>
-      <span class="agent">${run.agent}</span>
+      <span class="agent">${nameOf(run.agent)}</span>
       <span class=${run.status === "completed" ? "visually-hidden" : "status"}>${STATUS_WORDS[run.status]}</span>
       <time datetime=${run.lastActivityAt} title=${wholeMoment(run.lastActivityAt)}>
         ${momentWords(run.lastActivityAt)}

@@ -1,26 +1,32 @@
 /** One tool call: what was asked, what the tool told meanwhile, what came of it. */
 
+import { argumentWords, valueOf } from "../conversation/functions.js";
 import { html } from "./html.js";
 import { Icon } from "./icons.js";
 import { pretty, prettyText, Source } from "./source.js";
 import { durationWords } from "./words.js";
 
-/** @param {{call: object, isLive: boolean}} props `isLive`: its invocation goes on */
-export function ToolCard({ call, isLive }) {
+/**
+ * @param {object} props
+ * @param {object} props.call
+ * @param {boolean} props.isLive its invocation goes on
+ * @param {boolean} props.isFunction it is all that its run does: it lies open, and shows the value that its caller got
+ */
+export function ToolCard({ call, isLive, isFunction }) {
   const { name, words, icon } = stateOf(call, isLive);
-  return html`<details class="card tool" data-state=${name}>
+  return html`<details class="card tool" data-state=${name} open=${isFunction}>
     <summary>
       <span class="mark">${icon}</span>
       <span class="name">${call.name}</span>
-      <span class="brief">${brief(call.input)}</span>
+      <span class="brief">${argumentWords(call.input)}</span>
       <span class="aside">${words}</span>
       <span class="fold"><${Icon} name="chevron" /></span>
     </summary>
     <div class="inside">
-      <${Source} label="Input" text=${pretty(call.input)} />
+      <${Source} label=${isFunction ? "Arguments" : "Input"} text=${pretty(call.input)} />
       ${call.outputs.length > 0 && html`<${Source} label="Output" text=${call.outputs.join("")} />`}
       ${call.events.map(({ name, data }) => html`<${Source} label=${`Event: ${name}`} text=${pretty(data)} />`)}
-      ${call.result && html`<${Result} result=${call.result} />`}
+      ${call.result && (isFunction ? html`<${Value} result=${call.result} />` : html`<${Result} result=${call.result} />`)}
     </div>
   </details>`;
 }
@@ -45,12 +51,11 @@ function Result({ result }) {
   />`;
 }
 
-/** The arguments in one line. */
-function brief(input) {
-  if (input === null || typeof input !== "object") return JSON.stringify(input);
-  return Object.entries(input)
-    .map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`)
-    .join(", ");
+function Value({ result }) {
+  const found = valueOf(result);
+  if (found === null) return html`<${Result} result=${result} />`;
+  const text = typeof found.value === "string" ? found.value : pretty(found.value);
+  return html`<${Source} label=${found.isError ? "Error" : "Output"} text=${text} isError=${found.isError} />`;
 }
 
 function resultText({ content }) {

@@ -7,6 +7,7 @@ import { html } from "./html.js";
 import { Markdown } from "./markdown.js";
 import { Event, Input, OtherBlock, Thinking } from "./parts.js";
 import { Progress } from "./progress.js";
+import { prettyText, Source } from "./source.js";
 import { ToolCard } from "./tool-card.js";
 
 /**
@@ -17,9 +18,10 @@ import { ToolCard } from "./tool-card.js";
  * @param {string | null} props.standing how it stands while it is followed
  * @param {string | null} props.input what it begins with, for as long as no row holds it
  * @param {object | null} props.connection why the stream is broken off
+ * @param {boolean} props.isFunction its input is the arguments of one call, which a card shows
  * @param {boolean} props.hasWorkers
  */
-export function Turn({ rows, frames, outcome, standing, input, connection, hasWorkers }) {
+export function Turn({ rows, frames, outcome, standing, input, connection, isFunction, hasWorkers }) {
   // The same nodes again are not compared: a turn that has not changed costs nothing while another one grows.
   return useMemo(() => {
     const parts = turnParts(rows, frames, outcome?.records);
@@ -28,12 +30,12 @@ export function Turn({ rows, frames, outcome, standing, input, connection, hasWo
     const isWriting = parts.at(-1)?.kind === "text";
     const answer = parts.filter((part) => part.kind === "text").map((part) => part.text);
     return html`<article class="turn" aria-busy=${isLive}>
-      ${input !== null && rows.length === 0 && html`<${Input} text=${input} />`}
-      ${keyed(parts).map(([key, part]) => drawn(key, part, isLive, part === parts.at(-1)))}
+      ${input !== null && rows.length === 0 && drawnInput(input, isFunction)}
+      ${keyed(parts).map(([key, part]) => drawn(key, part, { isLive, isLast: part === parts.at(-1), isFunction }))}
       ${isLive && html`<${Progress} ...${{ standing, frames, connection, hasWorkers, isWriting }} />`}
-      ${!isLive && ended && html`<${Ending} outcome=${ended} answer=${answer} />`}
+      ${!isLive && ended && html`<${Ending} outcome=${ended} answer=${answer} isFunction=${isFunction} />`}
     </article>`;
-  }, [rows, frames, outcome, standing, input, connection, hasWorkers]);
+  }, [rows, frames, outcome, standing, input, connection, isFunction, hasWorkers]);
 }
 
 /** A part that moves from the stream into the transcript keeps its key, and so its place and what is unfolded in it. */
@@ -45,16 +47,21 @@ function keyed(parts) {
   });
 }
 
-function drawn(key, part, isLive, isLast) {
+/** Before there is a card for it. */
+function drawnInput(text, isFunction) {
+  return isFunction ? html`<${Source} label="Arguments" text=${prettyText(text)} />` : html`<${Input} text=${text} />`;
+}
+
+function drawn(key, part, { isLive, isLast, isFunction }) {
   switch (part.kind) {
     case "input":
-      return html`<${Input} key=${key} text=${part.text} />`;
+      return isFunction ? null : html`<${Input} key=${key} text=${part.text} />`;
     case "text":
       return html`<div key=${key} class="answer"><${Markdown} text=${part.text} /></div>`;
     case "thinking":
       return html`<${Thinking} key=${key} text=${part.text} isActive=${isLive && isLast} />`;
     case "call":
-      return html`<${ToolCard} key=${key} call=${part} isLive=${isLive} />`;
+      return html`<${ToolCard} key=${key} call=${part} isLive=${isLive} isFunction=${isFunction} />`;
     case "event":
       return html`<${Event} key=${key} name=${part.name} data=${part.data} />`;
     case "block":
