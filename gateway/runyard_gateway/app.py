@@ -99,6 +99,7 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
         members = Members(client, prefix=settings.prefix)
         hub.listen(changes_channel(settings.prefix), lambda _message: feed.wake())
         depths = Depths(database, BrokerDepth(settings.broker_url, prefix=settings.prefix))
+        metrics.LINKS.set(database.links)
         metrics.LINKS_IN_USE.set_function(database.links_in_use)
         samples = DepthSamples(depths)
         metrics.REGISTRY.register(samples)

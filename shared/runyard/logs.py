@@ -12,6 +12,9 @@ QUIET_LIBRARIES = ("aiosqlite", "alembic", "asyncio", "dramatiq", "httpx2", "ope
 SILENT_LIBRARIES = ("pika",)
 """Raises what it logs, after telling it four times with tracebacks."""
 
+OURS = ("agent", "runyard", "runyard_agents", "runyard_gateway", "runyard_workers")
+"""Whose debug records are shown, those of agent files and of `RunContext.log` ("agent") among them. Libraries write
+requests into theirs, prompts and all: none is ever shown."""
 
 _process: dict[str, str] = {}
 
@@ -25,9 +28,10 @@ def configure(role: str, level: str, *, json: bool) -> None:
     """Set the process's logging up; called once, by the command or an entry point. A second call replaces the first.
 
     `role` ("gateway", "worker") stands in every JSON line; console lines leave it out, since `runyard dev` begins each
-    line with it. `level` is one of "debug", "info", "warning", "error". `json`: one object a line, for machines;
-    otherwise columns and plain tracebacks, for a person.
+    line with it. `level` is one of "debug", "info", "warning", "error"; "debug" is for `OURS` alone. `json`: one object
+    a line, for machines; otherwise columns and plain tracebacks, for a person.
     """
+    _process.clear()
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -55,7 +59,10 @@ def configure(role: str, level: str, *, json: bool) -> None:
     )
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(level.upper())
+    wanted = logging.getLevelNamesMapping()[level.upper()]
+    root.setLevel(max(logging.INFO, wanted))
+    for name in OURS:
+        logging.getLogger(name).setLevel(wanted)
     for name in QUIET_LIBRARIES:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
     for name in SILENT_LIBRARIES:

@@ -48,6 +48,11 @@ STEP_SECONDS = Histogram(
 TOOL_SECONDS = Histogram(
     "runyard_tool_seconds", "A tool call that ran, however it ended", ["agent"], buckets=SECONDS, registry=REGISTRY
 )
+TOOL_THREADS_BUSY = Gauge(
+    "runyard_tool_threads_busy",
+    "Threads that run a sync tool; there are as many as slots, and further calls wait for one",
+    registry=REGISTRY,
+)
 TOOL_ERRORS = Counter(
     "runyard_tool_errors", "Tool calls that ran and whose result is an error", ["agent"], registry=REGISTRY
 )
@@ -72,7 +77,7 @@ CANCEL_SECONDS = Histogram(
 )
 DEATHS = Counter("runyard_worker_deaths", "Workers that this one found dead and buried", registry=REGISTRY)
 TAKEOVERS = Counter("runyard_takeovers", "Claims of invocations that had begun before", ["agent"], registry=REGISTRY)
-HANDOVERS = Counter("runyard_handovers", "Runs given back at a boundary by a worker that leaves", registry=REGISTRY)
+HANDOVERS = Counter("runyard_handovers", "Runs that the worker gave back for another to go on with", registry=REGISTRY)
 LOST = Counter("runyard_runs_lost", "Runs dropped because they belong to another worker", registry=REGISTRY)
 MODEL_ERRORS = Counter("runyard_model_errors", "Model calls that failed", ["model", "code"], registry=REGISTRY)
 MODEL_RETRIES = Counter(
@@ -96,7 +101,8 @@ FORGOTTEN = Counter(
 
 # Both -----------------------------------------------------------------------------------------------------------------
 
-LINKS_IN_USE = Gauge("runyard_database_links_in_use", "Of the process's pool", registry=REGISTRY)
+LINKS = Gauge("runyard_database_links", "How many links to the database the process's pool may open", registry=REGISTRY)
+LINKS_IN_USE = Gauge("runyard_database_links_in_use", "Of these, those that a transaction has now", registry=REGISTRY)
 WAKE_UPS_UNSENT = Counter(
     "runyard_wake_ups_unsent", "Wake-ups that the broker did not take: a run waits up to 2 s", registry=REGISTRY
 )

@@ -11,10 +11,12 @@ import pytest
 import sqlalchemy as sa
 from psycopg import sql
 from tests.clients.api import Api
+from tests.clients.metrics import shows
 from tests.databases import postgres_database, postgres_server
 from tests.integration.fixtures import on_sqlite
 from tests.integration.processes import eventually
 from tests.integration.stack import Gateway, Stack
+from tests.ports import free_port
 
 from runyard.db.migrate import upgrade
 
@@ -71,8 +73,14 @@ def own_database(postgres_stack: Stack) -> Iterator[OwnDatabase]:
 
 
 @pytest.fixture(scope="module")
-async def gateway(postgres_stack: Stack, own_database: OwnDatabase) -> AsyncIterator[Gateway]:
-    async with postgres_stack.starting_gateway(RUNYARD_DATABASE_URL=own_database.url) as gateway:
+def metrics_port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+async def gateway(postgres_stack: Stack, own_database: OwnDatabase, metrics_port: int) -> AsyncIterator[Gateway]:
+    settings = {"RUNYARD_DATABASE_URL": own_database.url, "RUNYARD_METRICS_PORT": str(metrics_port)}
+    async with postgres_stack.starting_gateway(**settings) as gateway:
         yield gateway
 
 
@@ -84,10 +92,12 @@ def error_of(response: Any, status: int, code: str) -> dict[str, Any]:
 
 
 @pytest.mark.postgres
-async def test_a_database_that_is_away(gateway: Gateway, own_database: OwnDatabase) -> None:
+async def test_a_database_that_is_away(gateway: Gateway, own_database: OwnDatabase, metrics_port: int) -> None:
     api = gateway.user()
     started = await api.start("unserved")
+    await shows(metrics_port, "runyard_depth_known", 1)
     with own_database.away():
+        await shows(metrics_port, "runyard_depth_known", 0)
         for method, path in (
             ("POST", "/v1/agents/unserved/runs"),
             ("POST", f"/v1/runs/{started['runId']}/cancel"),
@@ -101,6 +111,7 @@ async def test_a_database_that_is_away(gateway: Gateway, own_database: OwnDataba
         error_of(await gateway.anonymous().get("/readyz"), 503, "NOT_READY")
         assert (await gateway.anonymous().get("/healthz")).status_code == 200
     assert (await gateway.anonymous().get("/readyz")).status_code == 200
+    await shows(metrics_port, "runyard_depth_known", 1)
     assert [run["id"] for run in (await api.get("/v1/runs")).json()["items"]] == [started["runId"]]
 
 

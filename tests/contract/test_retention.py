@@ -17,7 +17,7 @@ from runyard.db.retention import Forgotten
 from runyard.errors import CommitUnknown, StoreUnavailable
 from runyard.ids import RunId
 from runyard.lifecycle.editing import create_idle_run, erase_run
-from runyard.metrics import FORGOTTEN
+from runyard.metrics import REGISTRY
 from runyard.settings import Settings
 from runyard.streams.ops import Close
 from runyard_workers import retention
@@ -29,7 +29,7 @@ FORGET_RUNS = {"runs": Duty(batches.forget_runs, AGE)}
 
 
 def counted(kind: str) -> float:
-    return FORGOTTEN.labels(kind=kind)._value.get()
+    return REGISTRY.get_sample_value("runyard_rows_forgotten_total", {"kind": kind}) or 0.0
 
 
 async def idle_runs(worker: Worker, count: int) -> list[RunId]:

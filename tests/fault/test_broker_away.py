@@ -8,12 +8,14 @@ from functools import partial
 
 import pika
 import pytest
+from tests.clients.metrics import scraped, value
 from tests.contract.queue_sides import rabbitmq_side, redis_side
 from tests.fault.accounts import Started, claims
 from tests.fault.conftest import Fleet, Side
 from tests.fault.crew import Crew, working
 from tests.integration.stack import Gateway, Stack, serving
 from tests.mortal_servers import MortalServer, mortal_rabbitmq, mortal_redis
+from tests.ports import free_port
 from tests.relay import Relay, relay_before
 from tests.standin import hold, says
 
@@ -38,6 +40,7 @@ class Far:
     server: MortalServer
     relay: Relay
     gateway: Gateway
+    metrics_port: int
     crew: Crew
 
 
@@ -47,10 +50,12 @@ async def far(fleet: Fleet) -> AsyncIterator[Far]:
     with MORTAL[stack.name]() as server, relay_before(server.url) as relay:
         async with working(stack) as crew, AsyncExitStack() as exits:
             settings = {"RUNYARD_BROKER_URL": relay.url}
-            process = exits.enter_context(stack.process("runyard_gateway", **settings))
+            metrics_port = free_port()
+            shown = {"RUNYARD_METRICS_PORT": str(metrics_port)}
+            process = exits.enter_context(stack.process("runyard_gateway", **settings, **shown))
             await crew.join(RUNYARD_WORKER_SLOTS="1", **settings)
             gateway = await exits.enter_async_context(serving(process))
-            yield Far(server=server, relay=relay, gateway=gateway, crew=crew)
+            yield Far(server=server, relay=relay, gateway=gateway, metrics_port=metrics_port, crew=crew)
             assert process.complaints() == []
             relay.recover()
 
@@ -76,6 +81,9 @@ async def test_a_broker_that_is_killed_and_comes_back_loses_and_doubles_nothing(
     waiting += await called(far.gateway)
     stack.standin.gate(unique).release()
     await end_well(stack, far.gateway, [long, *waiting])
+    unsent = far.gateway.process.events("wake-up not sent")
+    assert unsent
+    assert value(scraped(far.metrics_port), "runyard_wake_ups_unsent_total") >= len(unsent)
     await asyncio.to_thread(far.server.start)
     await end_well(stack, far.gateway, await called(far.gateway))
 

@@ -272,15 +272,16 @@ async def test_one_trace_shows_the_call_and_what_both_workers_did(aftermath: Aft
 
 async def test_the_heir_has_counted_what_it_did(aftermath: Aftermath) -> None:
     def count(name: str, **labels: str) -> float:
-        return value(aftermath.counted, f"runyard_{name}_total", **labels)
+        return value(aftermath.counted, name, **labels)
 
-    assert count("worker_deaths") == 1
-    assert count("takeovers", agent="mortal") == len(TAKEN_OVER)
-    assert count("late_closes") == len(UNCLOSED)
-    assert count("invocations_settled", agent="mortal", status="completed", code="") == len(TAKEN_OVER)
+    assert count("runyard_worker_deaths_total") == 1
+    assert count("runyard_takeovers_total", agent="mortal") == len(TAKEN_OVER)
+    assert count("runyard_late_closes_total") == len(UNCLOSED)
+    settled = {"agent": "mortal", "status": "completed", "code": ""}
+    assert count("runyard_invocations_settled_total", **settled) == len(TAKEN_OVER)
     begun_anew = [name for name in TAKEN_OVER if any(event.seq > 1_000_000 for event in aftermath.told[name].staying)]
     assert "frames lost" in begun_anew
-    assert count("stream_resets") == len(begun_anew)
+    assert count("runyard_stream_resets_total") == len(begun_anew)
     withdrawn = [name for name in TAKEN_OVER if "rewind" in aftermath.told[name].kinds and name not in begun_anew]
     assert {"first words", "mid-stream"} <= set(withdrawn)
-    assert count("stream_rewinds") == len(withdrawn)
+    assert count("runyard_stream_rewinds_total") == len(withdrawn)

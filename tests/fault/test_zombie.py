@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.clients.api import Reading
+from tests.clients.metrics import shows
 from tests.contract import severing
 from tests.contract.severing import Cut, Held
 from tests.fault.accounts import INTERRUPTED, account_of
@@ -15,6 +16,7 @@ from tests.fault.crew import Crew
 from tests.fault.readers import is_whole, run_of
 from tests.integration.processes import GUARD_S, eventually
 from tests.integration.stack import Stack
+from tests.ports import free_port
 from tests.relay import relay_before
 from tests.standin import Answer, calls, hold, says
 
@@ -40,7 +42,8 @@ async def test_a_worker_that_wakes_up_in_its_grave_writes_nothing(stack: Stack, 
             stack.standin.answers(*scripts, contains=f"<{kind} {number}>")
             return await readers.enter_async_context(api.streaming("mortal", f"<{kind} {number}>"))
 
-        [zombie] = await crew.join()
+        metrics_port = free_port()
+        [zombie] = await crew.join(RUNYARD_METRICS_PORT=str(metrics_port))
         talking, working, unfinished = [], [], []
         for number in range(RUNS_OF_A_KIND):
             talking.append(await begin("talk", number, says_the_dead, says("The living speak.")))
@@ -67,6 +70,7 @@ async def test_a_worker_that_wakes_up_in_its_grave_writes_nothing(stack: Stack, 
         dead.release()
         crew.thaw(zombie)
         await crew.born_again(zombie)
+        await shows(metrics_port, "runyard_runs_lost_total", len(every))
         await crew.retire(zombie)
         assert everything(stack, every) == before
 

@@ -14,7 +14,8 @@ from runyard import logs
 def restored() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
-    levels = {name: logging.getLogger(name).level for name in (*logs.QUIET_LIBRARIES, *logs.SILENT_LIBRARIES)}
+    named = (*logs.QUIET_LIBRARIES, *logs.SILENT_LIBRARIES, *logs.OURS)
+    levels = {name: logging.getLogger(name).level for name in named}
     yield
     root.handlers = handlers
     root.setLevel(level)
@@ -61,8 +62,29 @@ def test_levels(capsys: pytest.CaptureFixture[str]) -> None:
     structlog.get_logger().info("hidden")
     logging.getLogger("an_author").info("hidden")
     logs.configure("worker", "debug", json=True)
-    structlog.get_logger().debug("shown")
+    structlog.get_logger("runyard.runs").debug("shown")
     assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == ["shown"]
+
+
+def test_what_libraries_write_for_debugging_is_never_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prompts are in it: the provider's SDK logs each request."""
+    logs.configure("worker", "debug", json=True)
+    logging.getLogger("anthropic._base_client").debug("hidden")
+    logging.getLogger("a_tool_s_library").debug("hidden")
+    logging.getLogger("runyard_agents.researcher").debug("shown")
+    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == ["shown"]
+
+
+def test_what_a_process_is_known_as_is_in_every_line(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("worker", "info", json=True)
+    logs.identify(worker_id="wk_1")
+    structlog.get_logger().info("run claimed")
+    logging.getLogger("an_author").info("told")
+    structlog.get_logger().info("run claimed", worker_id="wk_0")  # under the id that it had then
+    logs.configure("gateway", "info", json=True)
+    structlog.get_logger().info("gateway listens")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line.get("worker_id") for line in lines] == ["wk_1", "wk_1", "wk_0", None]
 
 
 @pytest.mark.parametrize("library", logs.QUIET_LIBRARIES)

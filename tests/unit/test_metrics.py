@@ -52,6 +52,16 @@ def test_labels_are_bounded_by_what_is_deployed() -> None:
         assert set(labels) <= LABELS, name
 
 
+def test_every_metric_is_read_where_runs_make_it_move() -> None:
+    """By its whole name: what a test counts itself is no proof."""
+    tests = "".join(
+        path.read_text()
+        for suite in ("contract", "integration", "fault")
+        for path in (ROOT / "tests" / suite).rglob("*.py")
+    )
+    assert [name for name, _, _ in declared() if not re.search(rf"\b{name}(_count)?\b", tests)] == []
+
+
 @pytest.mark.parametrize("constant", CONSTANTS)
 def test_every_metric_is_counted_somewhere(constant: str) -> None:
     sources = [

@@ -108,6 +108,7 @@ async def _services(settings: Settings, catalog: Catalog, client: Redis) -> Asyn
         announcer = Announcer(client, prefix=settings.prefix)
         database = Database(settings.database_url, pool_size=POOL_SIZE, on_commit=announcer.changed)
         stack.push_async_callback(database.close)
+        metrics.LINKS.set(database.links)
         metrics.LINKS_IN_USE.set_function(database.links_in_use)
         store = FrameStore(
             client,
@@ -119,6 +120,8 @@ async def _services(settings: Settings, catalog: Catalog, client: Redis) -> Asyn
         providers = Providers(environ=os.environ, dev=settings.dev)
         stack.push_async_callback(providers.aclose)
         await providers.warm()
+        threads = ToolThreads(settings.worker_slots)
+        metrics.TOOL_THREADS_BUSY.set_function(threads.busy)
         closer = Closer(database, store)
         flusher = Flusher(store)
         broadcasts = Broadcasts(client, prefix=settings.prefix)
@@ -138,7 +141,7 @@ async def _services(settings: Settings, catalog: Catalog, client: Redis) -> Asyn
             closer=closer,
             broadcasts=broadcasts,
             providers=providers,
-            threads=ToolThreads(settings.worker_slots),
+            threads=threads,
             liveness=Liveness(),
             catalog=catalog,
             resources=await stack.enter_async_context(open_resources(catalog.lifespans)),

@@ -77,12 +77,15 @@ class Runner:
         mine = set(self._tasks)
         missing, self._missing = self._missing, mine - theirs
         for holding in missing & self._missing:
-            LOST.inc()
-            log.info("run lost", run_id=holding[0], generation=holding[1])
-            self._tasks[holding].cancel()
+            self._drop(holding)
         unheld, self._unheld = self._unheld, theirs - mine
         for holding in unheld & self._unheld:
             self._keep(asyncio.create_task(self._give_back(holding)))
+
+    def _drop(self, holding: Holding) -> None:
+        LOST.inc()
+        log.info("run lost", run_id=holding[0], generation=holding[1])
+        self._tasks[holding].cancel()
 
     def look_at(self, run_id: RunId) -> None:
         """Something asks for this run's cancel; whether it is so, its row says."""
@@ -121,8 +124,8 @@ class Runner:
 
     def drop_all(self) -> None:
         """The worker is taken for dead: its runs belong to nobody or to others."""
-        for task in self._tasks.values():
-            task.cancel()
+        for holding in self._tasks:
+            self._drop(holding)
 
     async def hand_over_all(self, grace_s: float, hurry: asyncio.Event) -> None:
         """Give every run back at its next boundary; returns when all have left.
@@ -171,6 +174,7 @@ class Runner:
             await asyncio.sleep(next(delays))
         if given is None:
             return
+        HANDOVERS.inc()
         log.info("run given back", run_id=run_id, invocation_id=given.invocation_id, generation=generation)
         self._publisher.wake_all([given])
 
@@ -194,7 +198,6 @@ class Runner:
             spans.left("lost")
             log.info("run changed hands")
         except HandOver:
-            HANDOVERS.inc()
             spans.left("handed_over")
             await self._give_back(holding, sent=execution.sent)
         except asyncio.CancelledError:

@@ -73,6 +73,11 @@ class ToolThreads:
         self._idle = 0
         self._queued = 0
 
+    def busy(self) -> int:
+        """How many of the pool's threads run something; from any thread."""
+        with self._lock:
+            return self._alive - self._idle
+
     def submit(self, work: Callable[[], Any]) -> ThreadCall:
         """Run `work` in a thread, with the caller's context variables; called on the event loop."""
         call = ThreadCall(work, asyncio.get_running_loop())

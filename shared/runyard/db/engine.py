@@ -206,11 +206,20 @@ class Database:
 
         return await _once_more(attempt)
 
+    @property
+    def links(self) -> int:
+        """How many the pool may open."""
+        return self._pool.size()
+
     def links_in_use(self) -> int:
-        """Of the pool; may be called from any thread."""
+        """May be called from any thread."""
+        return self._pool.checkedout()
+
+    @property
+    def _pool(self) -> sa.QueuePool:
         pool = self._engine.pool
         assert isinstance(pool, sa.QueuePool)
-        return pool.checkedout()
+        return pool
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
