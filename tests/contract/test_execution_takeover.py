@@ -219,6 +219,23 @@ async def test_a_run_that_kills_its_workers_ends(worker: Worker, deaths: list[li
     assert worker.provider.requests == []
 
 
+async def test_a_tool_that_comes_back_is_acquitted_of_deaths(worker: Worker) -> None:
+    """Also by an error: the process has outlived the call. Deaths stay counted, and other tools stay suspected."""
+
+    @tool
+    async def pay() -> None:
+        raise RuntimeError("no money")
+
+    async def count(connection: Any) -> None:
+        await connection.execute(sa.update(agent_invocations).values(deaths=[["pay"], ["look", "pay"]]))
+
+    worker.script(asks(tool_use("toolu_1", "pay")), says("Done."), tools=[pay])
+    await store.accepted(worker.database)
+    await worker.database.write(count)
+    settled = (await worker.execute(await worker.claim_queued())).check()
+    assert (settled.run.status, settled.invocation.deaths) == (RunStatus.COMPLETED, [[], ["look"]])
+
+
 async def test_without_a_beat_no_model_call_starts(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     worker.script(says("Hi."))
     worker.liveness = Liveness()

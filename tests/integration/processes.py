@@ -1,14 +1,16 @@
-"""The system's processes, started as in production: `python -m`, settings from the environment, one log a process."""
+"""The system's processes: settings from the environment, one log a process."""
 
 import asyncio
 import json
 import os
 import signal
 import subprocess
-import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from tests.integration.nursery import born
 
 GUARD_S = 60.0
 """A start imports for seconds on a loaded machine; only a fault takes this long."""
@@ -35,37 +37,25 @@ async def eventually(found: Callable[[], Any], what: str, *, guard_s: float = GU
     return value
 
 
-class Process:
+class Process(ABC):
     """One process; its log, JSON lines on stderr, goes to a file."""
 
-    def __init__(
-        self,
-        module: str,
-        *,
-        environment: Mapping[str, str],
-        log: Path,
-        python: str | Path = sys.executable,
-        folder: Path = WORKSPACE,
-    ) -> None:
+    def __init__(self, log: Path) -> None:
         self.log = log
-        with log.open("wb") as stderr:
-            self._popen = subprocess.Popen(
-                [python, "-m", module],
-                cwd=folder,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=stderr,
-                stderr=stderr,
-            )
+        log.touch()
 
     @property
-    def pid(self) -> int:
-        return self._popen.pid
+    @abstractmethod
+    def pid(self) -> int: ...
 
     @property
+    @abstractmethod
     def exit_code(self) -> int | None:
         """None while it runs; the signal's number, negative, where one killed it."""
-        return self._popen.poll()
+
+    @abstractmethod
+    def kill(self) -> None:
+        """At once, if it still runs; return when it is gone."""
 
     def events(self, name: str | None = None) -> list[dict[str, Any]]:
         """The log so far, or its events of one name."""
@@ -81,7 +71,7 @@ class Process:
         """
 
         def found() -> dict[str, Any] | None:
-            ended = self._popen.poll()
+            ended = self.exit_code
             events = self.events(name)
             assert events or ended is None, f"the process ended with {ended}:\n{self.log.read_text()}"
             return events[0] if events else None
@@ -98,19 +88,66 @@ class Process:
 
     async def exited(self) -> int:
         """Its exit code, once it has ended by itself."""
-        await eventually(lambda: self._popen.poll() is not None, f"end of the process that logs to {self.log.name}")
-        return self._popen.returncode
+        await eventually(lambda: self.exit_code is not None, f"end of the process that logs to {self.log.name}")
+        assert self.exit_code is not None
+        return self.exit_code
 
     async def stop(self) -> int:
         """Ask it to leave and wait for that; kill it if it does not."""
-        self._popen.terminate()
+        if self.exit_code is None:
+            self.send(signal.SIGTERM)
         try:
             return await self.exited()
         finally:
             self.kill()
 
+
+class BornProcess(Process):
+    """Of this environment's interpreter, in the workspace."""
+
+    def __init__(self, module: str, *, environment: Mapping[str, str], log: Path) -> None:
+        super().__init__(log)
+        self._child = born(module, environment, log)
+        assert self._child.pid is not None
+        self._pid = self._child.pid
+
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._child.exitcode
+
     def kill(self) -> None:
-        """At once, if it still runs."""
+        self._child.kill()
+        self._child.join()
+
+
+class InstalledProcess(Process):
+    """Of an environment of its own, in a folder of its own: what was installed there, and nothing of the workspace."""
+
+    def __init__(self, module: str, *, environment: Mapping[str, str], log: Path, python: Path, folder: Path) -> None:
+        super().__init__(log)
+        with log.open("wb") as output:
+            self._popen = subprocess.Popen(
+                [python, "-m", module],
+                cwd=folder,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._popen.poll()
+
+    def kill(self) -> None:
         self._popen.kill()
         self._popen.wait()
 

@@ -17,7 +17,7 @@ from tests.clients.api import GUARD_S, Api
 from tests.clients.specification import check_exchange
 from tests.clients.tokens import SECRET, token
 from tests.databases import postgres_database
-from tests.integration.processes import Process, eventually
+from tests.integration.processes import BornProcess, Process, eventually
 from tests.rabbitmq_servers import rabbitmq_server
 from tests.redis_servers import check_every_key_ends, redis_server, valkey_server
 from tests.standin import Standin
@@ -158,7 +158,7 @@ class Stack:
     def process(self, module: str, **settings: str) -> Iterator[Process]:
         """A process that is starting; killed at the block's end, if it is still there."""
         log = self.folder / f"{len(self.processes):03d}-{module}.log"
-        process = Process(module, environment=self.environment(**settings), log=log)
+        process = BornProcess(module, environment=self.environment(**settings), log=log)
         self.processes.append(process)
         try:
             yield process

@@ -20,7 +20,7 @@ from tests.clients.tokens import SECRET
 from tests.contract.queue_sides import rabbitmq_side
 from tests.dockerfile import copied, installation
 from tests.integration.environments import Environment, Wheels, synced
-from tests.integration.processes import WORKSPACE, Process
+from tests.integration.processes import WORKSPACE, InstalledProcess, Process
 from tests.integration.running_dev import running_dev
 from tests.integration.stack import Backing, postgres_and_redis, serving
 from tests.rabbitmq_servers import rabbitmq_server
@@ -77,7 +77,7 @@ class Machine:
 
     @contextmanager
     def process(self, module: str, variables: Mapping[str, str]) -> Iterator[Process]:
-        process = Process(
+        process = InstalledProcess(
             module,
             environment=variables,
             log=self.folder.with_suffix(".log"),
