@@ -29,7 +29,7 @@ from runyard_workers.threads import ToolThreads
 class Batches:
     """Runs the calls of one turn after another, for one execution.
 
-    `running`: calls whose results the ledger does not have yet.
+    `running`: calls whose results the ledger does not have yet. `deaths`: the invocation's.
     """
 
     database: Database
@@ -42,6 +42,7 @@ class Batches:
     contexts: Contexts
     cancelled: asyncio.Event
     leaving: asyncio.Event
+    deaths: list[list[str]]
     running: list[ReadyCall] = field(default_factory=list)
 
     async def run(self, turn: Message) -> Boundary:
@@ -85,6 +86,7 @@ class Batches:
                 async for outcome in outcomes:
                     TOOL_SECONDS.labels(self.agent).observe(outcome.duration_ms / 1000)
                     TOOL_ERRORS.labels(self.agent).inc(outcome.result.is_error)
+                    await self._acquit(blocks[outcome.index]["name"])
                     results[outcome.index] = outcome.result
                     unstored = [outcome]
                     if len(results) < len(blocks):
@@ -136,6 +138,12 @@ class Batches:
         self._tell(refused, blocks)
         for call in group:
             self.output.tool_start(blocks[call.index])
+
+    async def _acquit(self, tool: str) -> None:
+        """A tool that came back did not kill the workers that died while it ran: those deaths are not its own."""
+        if any(tool in started for started in self.deaths):
+            self.deaths[:] = [[name for name in started if name != tool] for started in self.deaths]
+            await commit_repeatable(self.database, turns.set_deaths, self.held, self.deaths)
 
     async def _finish(self, turn: Message, outcome: CallOutcome) -> None:
         call = _finished(outcome)

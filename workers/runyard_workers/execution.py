@@ -86,6 +86,7 @@ class Execution:
             contexts=contexts,
             cancelled=self._cancelled,
             leaving=self._leaving,
+            deaths=claim.invocation.deaths,
         )
         self._rows: list[Message] = []
         self._is_claimed_copy = True

@@ -16,7 +16,7 @@ DEATHS_MAX = 10
 """Of workers that ran one invocation; then it fails as RUN_CRASHED."""
 
 TOOL_DEATHS_MAX = 3
-"""Of workers while a call of the same tool was started, on one invocation."""
+"""Of workers while a call of the same tool was started, on one invocation, and none of them came back in between."""
 
 NEIGHBOURS = 8
 

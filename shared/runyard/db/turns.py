@@ -90,7 +90,7 @@ _finish_open_call = sa.update(agent_calls).where(
     _of_turn, agent_calls.c.call_id == sa.bindparam("call"), agent_calls.c.state != CallState.FINISHED
 )
 _insert_calls = sa.insert(agent_calls)
-_set_frame_base = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
+_update_invocation = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
 
 TOTAL_COLUMNS = ("steps", "usage", "cost")
 """Those of `Totals`, of a run and of an invocation."""
@@ -220,8 +220,18 @@ async def set_frame_base(connection: AsyncConnection, held: Held, base: int, red
     """
     await lock_claimed(connection, held.run_id, held.generation)
     await connection.execute(
-        _set_frame_base, {"invocation": held.invocation_id, "frame_base": base, "redis_run_id": redis_run_id}
+        _update_invocation, {"invocation": held.invocation_id, "frame_base": base, "redis_run_id": redis_run_id}
     )
+
+
+async def set_deaths(connection: AsyncConnection, held: Held, deaths: Sequence[list[str]]) -> None:
+    """Store which tools the invocation's deaths are still held against.
+
+    Raises:
+        GenerationLost: the run belongs to another worker.
+    """
+    await lock_claimed(connection, held.run_id, held.generation)
+    await connection.execute(_update_invocation, {"invocation": held.invocation_id, "deaths": list(deaths)})
 
 
 async def store_result(
