@@ -74,9 +74,9 @@ class Subscription:
                 told = False
                 backoff.reset()
                 await self._serve(connection)
-            except* (RedisError, OSError) as lost:
+            except (RedisError, OSError) as lost:
                 if not told:
-                    log.warning("subscription.lost", error=repr(lost.exceptions[0]))
+                    log.warning("subscription.lost", error=repr(lost))
                     told = True
             finally:
                 self.connected = False
@@ -89,9 +89,17 @@ class Subscription:
         self._touched |= self._wanted
         self._changed.set()
         self.connected = True
-        async with asyncio.TaskGroup() as both:
-            both.create_task(self._send_changes(connection))
-            both.create_task(self._receive(connection))
+        # No TaskGroup: one whose child has failed leaves its own task with a cancellation that nobody takes back, and
+        # up to Python 3.11.3 the next asyncio.timeout to expire there would end the task (python/cpython#102780).
+        both = [asyncio.create_task(self._send_changes(connection)), asyncio.create_task(self._receive(connection))]
+        try:
+            ended, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
+        finally:
+            for task in both:
+                task.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
 
     async def _receive(self, connection: AbstractConnection) -> None:
         while True:
