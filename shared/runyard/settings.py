@@ -42,6 +42,13 @@ class _Environment(BaseSettings):
             raise StartError("; ".join(_explain(item["loc"], item["msg"]) for item in error.errors())) from None
 
 
+class CallerSettings(_Environment):
+    """All that the commands need that call a gateway."""
+
+    url: str = Field(default="http://127.0.0.1:8000", description="The gateway that commands call")
+    token: SecretStr | None = Field(default=None, description="What they show there: a token, or a service's key")
+
+
 class DatabaseSettings(_Environment):
     """All that `runyard migrate` and `runyard keys` need."""
 

@@ -12,6 +12,8 @@ import pytest
 from tests.integration.running_dev import ADDER, RunningDev, refusal, running_dev
 from tests.readme import documented_agent
 
+from runyard.cli import starter
+
 pytestmark = pytest.mark.anyio
 
 
@@ -90,7 +92,7 @@ async def test_a_worker_that_dies_is_started_again(dev: RunningDev) -> None:
 
 
 async def test_a_saved_file_restarts_the_worker(folder: Path, dev: RunningDev) -> None:
-    """The agent that the README shows."""
+    """The agent that the README shows, and the one that `runyard new` writes."""
     await dev.url()
     (folder / "agents/dice.py").write_text(documented_agent())
     await dev.printed(r"^runyard \| dice.py was saved: the worker starts anew$")
@@ -101,6 +103,11 @@ async def test_a_saved_file_restarts_the_worker(folder: Path, dev: RunningDev) -
     assert told["rolling"]["sides"] == 20
     assert (told["tool"]["name"], told["tool"]["isError"]) == ("roll", False)
     assert told["result"]["status"] == "completed"
+    starter.write("planner", folder / "agents")
+    await dev.printed(r"worker registered +agents=\['adder', 'dice', 'planner'\]")
+    async with dev.api() as api, api.streaming("planner", "How many days are left until 2030-12-31?") as reading:
+        (tool,) = [json.loads(event.data) for event in await reading.rest() if event.type == "tool"]
+    assert (tool["name"], tool["input"], tool["isError"]) == ("days_until", {"day": "2030-12-31"}, False)
 
 
 async def test_a_broken_file_is_reported_while_the_others_go_on_until_it_is_mended(

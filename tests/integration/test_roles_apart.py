@@ -154,6 +154,7 @@ async def test_dev_serves_the_shipped_examples_in_an_empty_folder(dev_environmen
         assert "agents   converter, researcher   (examples that ship with Runyard" in dev.out.read_text()
         printed = [await shell(block, await dev.url()) for block in blocks("bash") if "curl" in block]
         await check_programs(dev_environment, await dev.url())
+        await check_commands(dev_environment, await dev.url(), tmp_path)
     begun, again, continued, planned = printed
     (opening, *_, end), (first, *rest), (*_, last) = begun, again, continued
     assert end.type == last.type == "result"
@@ -182,6 +183,22 @@ async def check_programs(environment: Environment, url: str) -> None:
         assert re.match(expected, printed), printed
     (block,) = programs()
     assert (await python(environment, block, url)).endswith("completed\n")
+
+
+async def check_commands(environment: Environment, url: str, folder: Path) -> None:
+    """The commands of docs/cli.md do what they say, one behind the other."""
+    (block,) = blocks("bash", "docs/cli.md")
+    variables = {"PATH": f"{environment.folder}/bin:{os.defpath}", "RUNYARD_URL": url, "HOME": str(folder)}
+    command = ("bash", "-euo", "pipefail", "-c", block)
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, cwd=folder, env=variables)
+    async with asyncio.timeout(GUARD_S):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    assert "search_docs" in (folder / "answer.txt").read_text()
+    printed = out.decode().splitlines()
+    assert printed[0].startswith("AGENT ")
+    assert re.fullmatch(r"run_\w+ is (completed|cancelled)", printed[-2])
+    assert json.loads(printed[-1])["agent"] == "researcher"
 
 
 async def python(environment: Environment, block: str, url: str) -> str:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runyard.cli.queues import BAR_CELLS, age, bar, drawn
+from runyard.cli.queues import BAR_CELLS, bar, drawn
+from runyard.cli.tables import age
 from runyard.db.depth import Census, Load, WorkerRow
 from runyard.depth.queues import Depth
 from runyard.ids import WorkerId

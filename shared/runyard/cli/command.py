@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from runyard.cli import calls
 from runyard.cli.process import ChildExitedError
 from runyard.errors import StartError
 from runyard.fsck.findings import CouldNotLookError
@@ -178,6 +179,9 @@ def fsck(
     from runyard.cli import fsck as command
 
     raise typer.Exit(command.run(run_id=run, since=since, as_json=json, grace_s=grace))
+
+
+app.add_typer(calls.app)
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import orjson
 
-from runyard.cli.queues import age
+from runyard.cli.tables import age
 from runyard.clock import now_ms, to_iso
 from runyard.db.depth import take_census
 from runyard.db.engine import Database

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 import orjson
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from runyard.cli.tables import age, output_console
 from runyard.db.depth import read_beats
 from runyard.db.engine import Database
 from runyard.db.migrate import wait_for_revision
@@ -24,7 +25,6 @@ from runyard.settings import QueueSettings
 WATCH_S = 1.0
 POLL_S = 0.25
 BAR_CELLS = 12
-PIPED_WIDTH = 240  # columns: whoever reads lines wants them whole
 FULL, EMPTY = "\N{FULL BLOCK}", "\N{LIGHT SHADE}"
 UNKNOWN = "?"
 
@@ -98,9 +98,7 @@ async def _print_json(depths: AsyncIterator[Depth]) -> None:
 
 
 async def _print_tables(depths: AsyncIterator[Depth], *, live: bool) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = PIPED_WIDTH
+    console = output_console()
     if not (live and console.is_terminal):
         async for depth in depths:
             console.print(drawn(depth))
@@ -152,18 +150,6 @@ def bar(part: int, whole: int) -> str:
     if not part:
         cells = 0
     return FULL * cells + EMPTY * (BAR_CELLS - cells)
-
-
-def age(milliseconds: int) -> str:
-    """`850ms`, `12s`, `4m 5s`, `3h 10m`, `2d 4h`."""
-    seconds = milliseconds // 1_000
-    if not seconds:
-        return f"{milliseconds}ms"
-    for whole, part, size in (("d", "h", 86_400), ("h", "m", 3_600), ("m", "s", 60)):
-        if seconds >= size:
-            smaller = {"h": 3_600, "m": 60, "s": 1}[part]
-            return f"{seconds // size}{whole} {seconds % size // smaller}{part}"
-    return f"{seconds}s"
 
 
 def _notes(depth: Depth, queues: Sequence[QueueDepth]) -> list[str]:

@@ -1,0 +1,124 @@
+"""Reads a stream to its end, or until the person at the terminal leaves it. Ctrl-C asks what is meant."""
+
+import asyncio
+import contextlib
+import signal
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from runyard.cli import exits
+from runyard.cli.gateways import told
+from runyard.cli.screen import Screen, summary
+from runyard.client import Client, Frame, Stream
+from runyard.errors import RunyardError
+
+QUESTION = "\n[c]ancel the run, [d]etach from it and let it go on, or Enter to read on? "
+TERMINAL = Path("/dev/tty")
+CANCEL, DETACH = "c", "d"
+
+
+async def follow(client: Client, stream: Stream, screen: Screen, *, run_id: str | None) -> int:
+    """Show every frame; the exit code. `run_id` None: it is not known, so that it cannot be cancelled from here."""
+    try:
+        async with stream, _interrupts() as interrupts:
+            return await _Following(client, stream, screen, run_id, interrupts).to_its_end()
+    except (RunyardError, BrokenPipeError) as error:
+        if isinstance(error, BrokenPipeError) or error.retryable:
+            told(*detached(run_id or stream.stream_id))
+        raise
+
+
+def detached(place: str) -> list[str]:
+    """How to get back to a run, or a stream."""
+    return [f"it goes on; to see it again: runyard tail {place}"]
+
+
+class _Following:
+    def __init__(
+        self, client: Client, stream: Stream, screen: Screen, run_id: str | None, interrupts: asyncio.Event
+    ) -> None:
+        self._client = client
+        self._stream = stream
+        self._screen = screen
+        self._run_id = run_id
+        self._interrupts = interrupts
+        self._cancelled = False
+        self._reading: asyncio.Task[Frame | None] | None = None
+
+    async def to_its_end(self) -> int:
+        try:
+            while True:
+                if self._reading is None:
+                    self._reading = asyncio.create_task(self._next())
+                if await _came_first(self._reading, self._interrupts):
+                    frame, self._reading = self._reading.result(), None
+                    if frame is None:
+                        break
+                    self._screen.show(frame, self._stream)
+                elif not await self._goes_on():
+                    return exits.INTERRUPTED
+        finally:
+            if self._reading is not None:
+                self._reading.cancel()
+        told(summary(self._stream.result))
+        return exits.INTERRUPTED if self._cancelled else exits.of_run(self._stream.result.status)
+
+    async def _next(self) -> Frame | None:
+        return await anext(self._stream, None)
+
+    async def _goes_on(self) -> bool:
+        """What Ctrl-C means. False: the person has left."""
+        self._interrupts.clear()
+        self._screen.line()
+        answer = DETACH if self._cancelled or self._run_id is None else await _asked(self._interrupts)
+        if answer == CANCEL and self._run_id is not None:
+            self._cancelled = True
+            told("cancelling; Ctrl-C again leaves at once")
+            await self._client.cancel(self._run_id)
+        if answer == DETACH:
+            told(*detached(self._run_id or self._stream.stream_id))
+        return answer != DETACH
+
+
+async def _asked(interrupts: asyncio.Event) -> str:
+    """The first letter of the answer. Where there is nobody to ask, and at another Ctrl-C: detach."""
+    answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    threading.Thread(target=_ask, args=(answer,), daemon=True).start()
+    if await _came_first(answer, interrupts):
+        return answer.result().strip().lower()[:1]
+    told("")
+    return DETACH
+
+
+def _ask(answer: "asyncio.Future[str]") -> None:
+    """In a thread of its own: nothing but an answer ends it, and the process may end before."""
+    line = DETACH
+    with contextlib.suppress(OSError), TERMINAL.open("r+b", buffering=0) as terminal:
+        terminal.write(QUESTION.encode())
+        line = terminal.readline().decode(errors="replace") or DETACH
+    with contextlib.suppress(RuntimeError):  # the loop has ended
+        answer.get_loop().call_soon_threadsafe(lambda: None if answer.done() else answer.set_result(line))
+
+
+async def _came_first(awaited: "asyncio.Future[Any]", interrupts: asyncio.Event) -> bool:
+    """Whether it is done, not interrupted."""
+    pressed: asyncio.Future[Any] = asyncio.ensure_future(interrupts.wait())
+    try:
+        await asyncio.wait({awaited, pressed}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        pressed.cancel()
+    return awaited.done()
+
+
+@asynccontextmanager
+async def _interrupts() -> AsyncIterator[asyncio.Event]:
+    """Set by Ctrl-C, which does nothing else meanwhile."""
+    pressed, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, pressed.set)
+    try:
+        yield pressed
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)

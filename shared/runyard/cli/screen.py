@@ -1,0 +1,151 @@
+"""What a person sees of a stream: the answer on stdout, what happens around it on stderr."""
+
+import sys
+from typing import Any, Protocol
+
+import orjson
+
+from runyard.cli.gateways import as_json, told
+from runyard.cli.tables import printable
+from runyard.client import (
+    Committed,
+    Ended,
+    Event,
+    Frame,
+    Queued,
+    Result,
+    Status,
+    Steered,
+    Stream,
+    Text,
+    Thinking,
+    ToolEnd,
+    ToolStart,
+)
+
+NOTE_MAX = 100
+"""Characters of what a call is given, or an event says, in its one line."""
+
+
+class Screen(Protocol):
+    def show(self, frame: Frame, stream: Stream) -> None: ...
+
+    def line(self) -> None:
+        """Something else is about to be told."""
+
+
+class Lines:
+    """`--json`: each frame as a line, `{"seq": 3, "event": "tool_start", "data": {...}}`."""
+
+    def show(self, frame: Frame, stream: Stream) -> None:  # noqa: ARG002 - each line stands for itself
+        as_json({"seq": frame.seq, "event": frame.event, "data": frame.data})
+
+    def line(self) -> None:
+        pass
+
+
+class Answer:
+    """The answer's text as it comes, where a terminal shows it. Anybody else gets what the model says when it is
+    committed, each of its turns on lines of its own: a file never holds words that were withdrawn.
+    """
+
+    def __init__(self, *, live: bool, thinking: bool) -> None:
+        """`live`: stdout is a terminal."""
+        self._live = live
+        self._thinking = thinking
+        self._shown = ""
+        self._in_line = False
+
+    def show(self, frame: Frame, stream: Stream) -> None:
+        match frame:
+            case Ended():
+                self._write(stream.text, is_last=True)
+                self._end_line()
+            case Committed(role="assistant"):
+                self._write(stream.text)
+                if not self._live:
+                    self._end_line()
+            case Text():
+                if self._live:
+                    self._write(stream.text)
+            case Thinking(text=text):
+                if self._thinking:
+                    print(printable(text), end="", file=sys.stderr, flush=True)
+            case _ if (note := noted(frame)) is not None:
+                self.line()
+                told(printable(note))
+
+    def line(self) -> None:
+        if self._live:
+            self._end_line()
+
+    def _write(self, text: str, *, is_last: bool = False) -> None:
+        """What is not shown yet. Text that is told again behind its withdrawal is not shown twice."""
+        if not text.startswith(self._shown):
+            if self._shown.startswith(text) and not is_last:
+                return
+            self.line()
+            told("[withdrawn: the last words above]")
+            self._shown = _common(text, self._shown)
+        piece, self._shown = text[len(self._shown) :], text
+        if piece:
+            print(printable(piece) if self._live else piece, end="", flush=True)
+            self._in_line = not piece.endswith("\n")
+
+    def _end_line(self) -> None:
+        if self._in_line:
+            print(flush=True)
+            self._in_line = False
+
+
+def noted(frame: Frame) -> str | None:
+    """One line on what happens beside the answer; None: nothing that a person waits for."""
+    note: str | None = None
+    match frame:
+        case ToolStart(name=name, input=given):
+            note = f"> {name} {_short(given)}"
+        case ToolEnd(name=name, is_error=is_error, duration_ms=duration_ms):
+            took = "" if duration_ms is None else f" {duration_ms} ms"
+            note = f"< {name}{' failed,' if is_error else ''}{took}"
+        case Queued():
+            note = "* the run is at work, and reads this at its next step"
+        case Steered():
+            note = "* what was sent meanwhile is read"
+        case Status():
+            note = _status(frame)
+        case Event(event=event, data=data):
+            note = f"* {event} {_short(data)}"
+    return note
+
+
+def summary(result: Result) -> str:
+    """`completed: 2 steps, 1200 tokens in, 56 out (run_...)`; of a failure, why."""
+    why = "" if result.error is None else f": {result.error.message} ({result.error.code})"
+    used = result.usage
+    tokens = f", {used.get('input_tokens', 0)} tokens in, {used.get('output_tokens', 0)} out" if used else ""
+    return printable(f"{result.status}{why}: {result.steps} steps{tokens} ({result.run_id})")
+
+
+def _status(frame: Status) -> str | None:
+    data: dict[str, Any] = frame.data
+    if "trimmed" in data:
+        return f"* frames {data['trimmed'].get('fromSeq')} to {data['trimmed'].get('toSeq')} are no longer kept"
+    match frame.status:
+        case "retrying":
+            return f"* the model is asked again in {data.get('waitMs', 0) / 1000:.1f} s"
+        case "queued":
+            place = "" if frame.position is None else f", number {frame.position} in line"
+            return f"* waiting for a worker{place}"
+    return None
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
+    line = " ".join(text.split())
+    return line if len(line) <= NOTE_MAX else f"{line[: NOTE_MAX - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _common(one: str, other: str) -> str:
+    """How both begin."""
+    length = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one[:length]
