@@ -198,12 +198,14 @@ async def test_the_depth_is_that_of_the_rows(stack: Stack, watched: Watched, api
     waiting = await api.start("relay", "waits")
     await shows(port, "runyard_queue_runs", SLOTS, queue="relay", status="running")
     await shows(port, "runyard_queue_runs", 1, queue="relay", status="queued")
+    await shows(port, "runyard_queue_queued", 1, queue="relay", priority="interactive")
+    await shows(port, "runyard_queue_queued", 0, queue="relay", priority="background")
     await shows(port, "runyard_queue_messages", 1, queue="relay", state="ready")
     await shows(port, "runyard_queue_workers", 1, queue="relay")
     await shows(port, "runyard_queue_slots", SLOTS, queue="relay")
     await shows(port, "runyard_queue_draining", 0, queue="relay")
     told = watched.told()
-    assert value(told, "runyard_queue_oldest_seconds", queue="relay") > 0
+    assert value(told, "runyard_queue_oldest_seconds", queue="relay", priority="interactive") > 0
     assert value(told, "runyard_depth_known") == 1
     for gate in gates:
         stack.open_gate(gate)
