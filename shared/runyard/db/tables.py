@@ -208,7 +208,7 @@ agent_invocations = sa.Table(
 """One call on a run, from its input to its terminal frame.
 
 `deaths`: for each worker that died with it, the tools whose calls were started and did not come back since
-([ADR 0009](docs/adr/0009-a-tool-that-comes-back-is-acquitted.md)). `redis_run_id`: the Redis process that
+([ADR 0010](docs/adr/0010-a-tool-that-comes-back-is-acquitted.md)). `redis_run_id`: the Redis process that
 held its first frame; another one means that frames are in doubt. `frame_base`: where the numbers of a reset stream
 begin. `result` and `error` are what its terminal frame says; `last_frame` is the number of the last frame it was
 settled with or, once it is closed, before those that closed it; until then of the last one that a worker had sent when
