@@ -61,4 +61,3 @@ async def crew(stack: Stack) -> AsyncIterator[Crew]:
 
 
 on_redis = pytest.mark.parametrize("fleet", ["redis"], indirect=True)
-on_rabbitmq = pytest.mark.parametrize("fleet", ["rabbitmq"], indirect=True)

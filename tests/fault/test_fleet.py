@@ -8,14 +8,13 @@ import pytest
 from tests.clients.api import Api, Reading
 from tests.clients.sse import Event
 from tests.fault.accounts import account_of
-from tests.fault.conftest import on_rabbitmq
 from tests.fault.crew import Crew
 from tests.fault.readers import is_whole, moved, run_of
 from tests.integration.processes import GUARD_S, eventually
 from tests.integration.stack import Stack
 from tests.standin import Answer, hold, says, thinks
 
-pytestmark = [pytest.mark.anyio, on_rabbitmq, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
 
 RUNS = 200
 WORKERS = 3
