@@ -103,7 +103,7 @@ async def test_a_saved_file_restarts_the_worker(folder: Path, dev: RunningDev) -
     assert told["rolling"]["sides"] == 20
     assert (told["tool"]["name"], told["tool"]["isError"]) == ("roll", False)
     assert told["result"]["status"] == "completed"
-    starter.write("planner", folder / "agents")
+    starter.write("planner", folder / "agents", folder / "tests")
     await dev.printed(r"worker registered +agents=\['adder', 'dice', 'planner'\]")
     async with dev.api() as api, api.streaming("planner", "How many days are left until 2030-12-31?") as reading:
         (tool,) = [json.loads(event.data) for event in await reading.rest() if event.type == "tool"]

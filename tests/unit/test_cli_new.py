@@ -1,4 +1,4 @@
-"""`runyard new`: the file that it writes is an agent."""
+"""`runyard new`: what it writes is an agent, and tests that pass."""
 
 from pathlib import Path
 
@@ -8,34 +8,38 @@ from runyard.cli import starter
 from runyard.errors import StartError
 from runyard_workers.catalog import load_folder
 
-
-def test_the_file_is_an_agent_whose_tool_works(tmp_path: Path) -> None:
-    path = starter.write("planner", tmp_path / "agents")
-    assert path == tmp_path / "agents/planner.py"
-    catalog = load_folder(path.parent)
-    assert catalog.problems == ()
-    (tool,) = catalog.agents["planner"].agent.tools
-    assert (tool.name, tool.schema["properties"]["day"]["type"]) == ("days_until", "string")
+pytest_plugins = ["pytester"]
 
 
-def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
-    (tmp_path / "planner.py").write_text("mine")
-    with pytest.raises(StartError, match=r"planner.py is there already"):
-        starter.write("planner", tmp_path)
-    assert (tmp_path / "planner.py").read_text() == "mine"
+def test_the_agent_loads_and_its_tests_pass(pytester: pytest.Pytester) -> None:
+    agent, test = starter.write("planner", Path("agents"), Path("checks"))  # this process has a package `tests` already
+    assert (str(agent), str(test)) == ("agents/planner.py", "checks/test_planner.py")
+    catalog = load_folder(pytester.path / "agents")
+    assert (catalog.problems, [*catalog.agents]) == ((), ["planner"])
+    ran = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--import-mode=importlib", "checks")
+    ran.assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize("taken", ["agents/planner.py", "tests/test_planner.py"])
+def test_a_file_that_is_there_stays_and_nothing_is_written(tmp_path: Path, taken: str) -> None:
+    (tmp_path / taken).parent.mkdir()
+    (tmp_path / taken).write_text("mine")
+    with pytest.raises(StartError, match=rf"{taken} is there already"):
+        starter.write("planner", tmp_path / "agents", tmp_path / "tests")
+    assert [path.read_text() for path in tmp_path.rglob("*.py")] == ["mine"]
 
 
 @pytest.mark.parametrize("name", ["", "Planner", "9lives", "a-b", "_x", "../evil", "a" * 65])
 def test_what_is_no_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(StartError, match="an agent's name has"):
-        starter.write(name, tmp_path)
+        starter.write(name, tmp_path / "agents", tmp_path / "tests")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "agents").write_text("a file")
     with pytest.raises(StartError, match="cannot be written"):
-        starter.write("planner", tmp_path / "agents")
+        starter.write("planner", tmp_path / "agents", tmp_path / "tests")
 
 
 def test_names_are_those_that_workers_take() -> None:

@@ -175,9 +175,11 @@ Examples:
 def new_agent(
     name: Annotated[str, typer.Argument(help="What the agent is called: small letters, digits and _.")],
     folder: Annotated[Path, typer.Option(help="Where agents are.")] = Path("agents"),
+    tests: Annotated[Path, typer.Option(help="Where tests are.")] = Path("tests"),
 ) -> None:
-    """Write a file to begin an agent with. A file that is there stays as it is."""
+    """Write an agent to begin with, and tests of it. A file that is there stays as it is."""
     from runyard.cli import starter
 
-    path = starter.write(name, folder)
-    print(f'{path}: serve it with `runyard dev`, then try `runyard run {name} "How many days until 2030-12-31?"`')
+    agent, test = starter.write(name, folder, tests)
+    print(f'{agent}: serve it with `runyard dev`, then `runyard run {name} "How many days until 2030-12-31?"`')
+    print(f"{test}: run it with `pytest`")
