@@ -11,6 +11,7 @@ from tests.standin import validate_transcript
 from runyard import RunContext, agent, function, tool
 from runyard.blocks import CANCELLED, INTERRUPTED
 from runyard.testing import RunResult, ScriptError, harness
+from runyard.transcript import request_messages
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +20,7 @@ When = Literal["before", "after"]
 
 def checked(result: RunResult) -> RunResult:
     """What holds of every run, whatever happened to it."""
-    validate_transcript(result.messages)
+    validate_transcript(request_messages(result.rows))
     own = [row for row in result.rows if row.role == "assistant" and row.invocation_id == result.invocation_id]
     texts = [block["text"] for row in own for block in row.content if block["type"] == "text"]  # type: ignore[index]
     assert result.shown == "".join(texts)
@@ -271,6 +272,17 @@ async def test_steering_of_the_last_moment_is_answered_by_the_same_run() -> None
         h.after(step=1).steer("Wait!")
         result = checked(await h.run("go"))
     assert (result.text, result.steps) == ("One more thing, then.", 2)
+
+
+async def test_a_worker_dies_while_it_leaves() -> None:
+    desk = Desk()
+    async with harness(desk.agent()) as h:
+        h.model.calls("look_up", order="1").calls("refund", order="2").says("ok")
+        h.before(tool="look_up").hand_over()
+        h.before(tool="look_up").hand_over()
+        h.after(tool="look_up").crash()
+        result = checked(await h.run("go"))
+    assert (result.status, len(desk.looked_up)) == ("completed", 2)
 
 
 # The moments themselves ---------------------------------------------------------------------------------------------

@@ -81,17 +81,21 @@ class Crew:
 
     def crash(self) -> None:
         """The worker whose code asks for it, else the newest, dies now; another one takes its runs over."""
-        worker = current_worker() if is_current() else self._workers[-1]
+        worker = self._here()
         if not worker.is_dead:
             worker.is_dead = True
             worker.runner.drop_all()
             self._do(self._take_over(worker))
 
     async def hand_over(self) -> None:
-        """The newest worker leaves as on SIGTERM: another one goes on with its runs from their next boundary."""
-        leaving = self._workers[-1]
-        await self.hire()
-        self._do(self._leave(leaving))
+        """The worker whose code asks for it, else the newest, leaves as on SIGTERM: another one goes on with its runs,
+        each from its next boundary.
+        """
+        worker = self._here()
+        if not (worker.is_leaving or worker.is_dead):
+            worker.is_leaving = True
+            await self.hire()
+            self._do(self._leave(worker))
 
     def fail(self, error: BaseException) -> None:
         """Nothing goes on: `error` is what the test is told."""
@@ -109,6 +113,9 @@ class Crew:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, *(worker.runner.left() for worker in self._workers), return_exceptions=True)
+
+    def _here(self) -> Worker:
+        return current_worker() if is_current() else self._workers[-1]
 
     async def _claim_all(self) -> None:
         async with self._claiming:
@@ -138,7 +145,8 @@ class Crew:
 
     async def _leave(self, leaving: Worker) -> None:
         await leaving.runner.hand_over_all(math.inf, asyncio.Event())
-        await self._services.database.write(_sync, workers.unregister, leaving.id)
+        if not leaving.is_dead:  # else its runs are another one's matter
+            await self._services.database.write(_sync, workers.unregister, leaving.id)
         self.wake()
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:

@@ -16,6 +16,7 @@ class Worker:
     id: WorkerId
     runner: Runner
     slots: SlotPool
+    is_leaving: bool = False
     is_dead: bool = False
 
     def start(self, claim: Claim) -> None:
