@@ -1,6 +1,7 @@
 """What tests of agents import: `from runyard.testing import harness`. Needs `pip install 'runyard[testing]'`."""
 
 try:
+    from runyard_workers.providers.model import ModelRequest
     from runyard_workers.testing.cast import load
     from runyard_workers.testing.errors import ScriptError
     from runyard_workers.testing.harness import Harness
@@ -8,6 +9,7 @@ try:
     from runyard_workers.testing.results import RunResult, SeenFrame, ToolCall
     from runyard_workers.testing.rooms import Broadcast
     from runyard_workers.testing.runs import StartedRun
+    from runyard_workers.testing.script import Script
     from runyard_workers.testing.sync import SyncHarness, SyncRun
     from runyard_workers.testing.tools import ToolExecution
 except ModuleNotFoundError as error:
@@ -18,7 +20,9 @@ except ModuleNotFoundError as error:
 __all__ = [
     "Broadcast",
     "Harness",
+    "ModelRequest",
     "RunResult",
+    "Script",
     "ScriptError",
     "SeenFrame",
     "StartedRun",

@@ -1,6 +1,7 @@
 """The harness in tests that are not async, by `with` and by pytest's fixture, and without pytest."""
 
 import asyncio
+import importlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -154,6 +155,14 @@ print(sorted({"pytest", "anthropic", "dramatiq", "starlette", "alembic"} & set(s
 def test_it_works_without_pytest_and_imports_no_part_that_it_does_not_need() -> None:
     ran = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=60)
     assert ran.stdout.splitlines()[-2:] == ["A", "[]"]
+
+
+def test_without_the_workers_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name == "runyard.testing" or name.startswith("runyard_workers")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "runyard_workers", None)
+    with pytest.raises(ImportError, match=r"pip install 'runyard\[testing\]'"):
+        importlib.import_module("runyard.testing")
 
 
 def test_a_script_error_is_a_failed_assertion() -> None:
