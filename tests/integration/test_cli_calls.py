@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
@@ -134,6 +135,28 @@ async def test_a_pipe_that_is_closed_leaves_the_run_alone(
     (run,) = (await api.get("/v1/runs")).json()["items"]
     assert err.decode().splitlines() == [f"it goes on; to see it again: runyard tail {run['id']}"]
     assert (await api.settled(run["invocationId"]))["status"] == "completed"
+
+
+async def test_ctrl_c_where_nobody_can_be_asked_leaves_the_run_alone(
+    stack: Stack, runyard: Command, unique: str, api: Api
+) -> None:
+    stack.standin.answers(says("begun ", hold(unique), "and ended"))
+    process = await asyncio.create_subprocess_exec(
+        *(*RUNYARD, "run", "talker", "go", "--json"),
+        env=dict(runyard.environment),
+        stdout=PIPE,
+        stderr=PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert json.loads(await process.stdout.readline())["event"] == "status"
+    process.send_signal(signal.SIGINT)
+    _, err = await process.communicate()
+    (run,) = (await api.get("/v1/runs")).json()["items"]
+    assert (process.returncode, err.decode()) == (130, f"it goes on; to see it again: runyard tail {run['id']}\n")
+    assert run["status"] in {"queued", "running"}
+    stack.standin.gate(unique).release()
+    assert (await api.settled(run["invocationId"]))["text"] == "begun and ended"
 
 
 # At a terminal -----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -51,6 +52,15 @@ def test_help_names_the_commands(command: Command) -> None:
 def test_what_stops_a_start_is_one_line(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RUNYARD_DATABASE_URL", raising=False)
     assert command("migrate") == (2, "", "error: RUNYARD_DATABASE_URL is not set\n")
+
+
+def test_without_the_clients_library_a_command_that_needs_it_says_so() -> None:
+    program = "import sys; sys.modules['httpx2'] = None; from runyard.cli import main; main()"
+    ran = subprocess.run(
+        [sys.executable, "-c", program, "agents"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == "error: runyard's client needs httpx2: pip install 'runyard[client]'\n"
 
 
 @pytest.fixture

@@ -12,6 +12,9 @@ from runyard.cli.process import ChildExitedError
 from runyard.errors import StartError
 from runyard.fsck.findings import CouldNotLookError
 
+CLIENTS_LIBRARY = "httpx2"
+"""Only an extra has it: there are places, as a gateway's image, where the command calls nobody."""
+
 app = typer.Typer(
     help="Runs LLM agents on a fleet.",
     no_args_is_help=True,
@@ -191,3 +194,8 @@ def main() -> None:
     except (StartError, CouldNotLookError, ChildExitedError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1 if isinstance(error, ChildExitedError) else 2)
+    except ImportError as error:
+        if error.name != CLIENTS_LIBRARY:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -126,7 +126,7 @@ def said(given: str | None) -> str:
         return str(given)
     if sys.stdin.isatty():
         told("type what to ask, and end with Ctrl-D:")
-    return sys.stdin.read()
+    return sys.stdin.buffer.read().decode(errors="replace")
 
 
 def _ago(moment: datetime | None) -> str:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from runyard.client.failures import told_failure
-from runyard.runs import SETTLED
+from runyard.runs import BUSY
 
 
 class Answer(BaseModel):
@@ -57,8 +57,9 @@ class Accepted(Answer):
     input_id: str | None = None
 
     @property
-    def is_settled(self) -> bool:
-        return self.status in SETTLED
+    def is_busy(self) -> bool:
+        """It waits for a worker, or runs."""
+        return self.status in BUSY
 
 
 class _Outcome(Answer):

@@ -184,7 +184,7 @@ class Client:
         done = await self._told(_waiting(call, wait_s), Cancellation)
         while done.cancel_requested and done.invocation_id and (left_s := deadline_s - time.monotonic()) > 0:
             ended = await self.invocation(done.invocation_id, wait_s=left_s)
-            if ended.is_settled:
+            if not ended.is_busy:
                 outcome = ended.to_json() | {"cancelled": ended.status == "cancelled", "cancelRequested": False}
                 done = _read(outcome | {"dropped": [item.to_json() for item in done.dropped]}, Cancellation)
         return done
@@ -227,7 +227,7 @@ class Client:
             asked_s = time.monotonic()
             found = await self._told(_waiting(call, deadline_s - asked_s), Invocation)
             answered_s = time.monotonic()
-            if found.is_settled or answered_s >= deadline_s:
+            if not found.is_busy or answered_s >= deadline_s:
                 return found
             await asyncio.sleep(asked_s + ASK_AGAIN_S - answered_s)
 
@@ -274,11 +274,11 @@ class Client:
         deadline_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
         response = await self._transport.call(_waiting(call, deadline_s - time.monotonic()))
         result = _read(response.content, Invocation)
-        if not result.is_settled and response.headers.get("location", "").startswith("/v1/streams/"):
+        if result.is_busy and response.headers.get("location", "").startswith("/v1/streams/"):
             return await self._end_of(result, deadline_s)  # of a public function, whose caller may read nothing else
-        if not result.is_settled and (left_s := deadline_s - time.monotonic()) > 0:
+        if result.is_busy and (left_s := deadline_s - time.monotonic()) > 0:
             result = await self.invocation(result.invocation_id, wait_s=left_s)
-        if not result.is_settled:
+        if result.is_busy:
             raise _still_running(result)
         return result
 
