@@ -219,18 +219,18 @@ async def test_a_test_that_has_failed_is_not_told_of_its_script() -> None:
         await failing_test()
 
 
-async def test_a_run_that_nobody_waits_for_may_fail_the_test() -> None:
+async def test_a_script_that_is_too_short_ends_a_run_that_is_watched() -> None:
     async def failing_test() -> None:
         async with harness(Desk().agent()) as h:
+            h.model.calls("look_up", order="1")
             run = await h.start("go")
-            async for _ in run.frames():
-                if h.model.requests:
-                    break
-            with pytest.raises(ScriptError):
-                await run.result()
+            with pytest.raises(ScriptError, match="asked once more"):
+                await run.until("result")
+            with pytest.raises(ScriptError, match="asked once more"):
+                await h.run("again")
 
-    with pytest.raises(ScriptError, match="0 turns"):
-        await failing_test()
+    with pytest.raises(ScriptError, match="asked once more"):
+        await failing_test()  # the end of the block says so, too
 
 
 @pytest.mark.parametrize(

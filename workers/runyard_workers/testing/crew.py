@@ -38,11 +38,6 @@ class Crew:
         self.loop = asyncio.get_running_loop()
         self.fault: asyncio.Future[BaseException] = self.loop.create_future()
 
-    @property
-    def hired(self) -> int:
-        """How many workers there have been."""
-        return len(self._workers)
-
     def is_elsewhere(self) -> bool:
         """Whether the calling thread is not the one whose event loop runs, or may run, the workers."""
         try:
@@ -101,18 +96,19 @@ class Crew:
         """Nothing goes on: `error` is what the test is told."""
         if not self.fault.done():
             self.fault.set_result(error)
-        for worker in self._workers:
-            worker.is_dead = True
-            worker.runner.drop_all()
+        self._drop_all()
 
     async def close(self) -> None:
         """Drop what runs."""
-        for worker in self._workers:
-            worker.is_dead = True
-            worker.runner.drop_all()
+        self._drop_all()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, *(worker.runner.left() for worker in self._workers), return_exceptions=True)
+
+    def _drop_all(self) -> None:
+        for worker in self._workers:
+            worker.is_dead = True
+            worker.runner.drop_all()
 
     def _here(self) -> Worker:
         return current_worker() if is_current() else self._workers[-1]

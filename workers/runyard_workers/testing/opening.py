@@ -82,7 +82,7 @@ class Opening:
         try:
             if error is None:
                 self._harness.check()
-            else:
+            elif isinstance(error, Exception):  # not a test that is skipped, or stopped by its person
                 error.add_note(await self._told())
         finally:
             self._leave.set()

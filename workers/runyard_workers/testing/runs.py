@@ -98,7 +98,7 @@ class StartedRun:
 
     async def frames(self) -> AsyncIterator[SeenFrame]:
         """What a reader of it gets, as it comes, the terminal frame last."""
-        async for frame in self._runs.stage.frames.follow(self.stream_id):
+        async for frame in self._runs.stage.follow(self.stream_id):
             yield seen(frame)
 
     async def until(self, event: str) -> SeenFrame:
@@ -119,5 +119,6 @@ class StartedRun:
             TimeoutError: it has not ended in time.
             ScriptError: the script of the model has ended before it.
         """
-        await self._runs.stage.ended(self.stream_id)
+        async for _ in self._runs.stage.follow(self.stream_id):
+            pass
         return await self._runs.look(self.invocation_id)

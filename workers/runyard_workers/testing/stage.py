@@ -5,10 +5,11 @@ import contextlib
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from runyard.authoring.lifespan import Lifespan, open_resources
 from runyard.db.engine import Database
+from runyard.frames import Frame
 from runyard.ids import StreamId
 from runyard.streams.memory import MemoryFrames
 from runyard_workers.author_code import contain_tasks
@@ -26,6 +27,8 @@ from runyard_workers.testing.private_database import private_database
 from runyard_workers.testing.rooms import RecordedRooms
 from runyard_workers.testing.tools import Watch
 from runyard_workers.threads import ToolThreads
+
+T = TypeVar("T")
 
 LINKS = 4
 NO_WAITS = RetryPolicy(first_wait_s=0)
@@ -72,27 +75,36 @@ class Stage:
         self.moments.check()
         self.model.check()
 
-    async def ended(self, stream_id: StreamId) -> None:
-        """Wait for the stream's terminal frame.
+    async def follow(self, stream_id: StreamId) -> AsyncIterator[Frame]:
+        """A stream's frames as they come, until the terminal one.
 
         Raises:
             TimeoutError: it did not come in time.
-            ScriptError: the test itself is wrong.
+            ScriptError: nothing comes any more, since the test itself is wrong.
         """
-        following = asyncio.create_task(self._follow(stream_id))
-        try:
-            either: set[asyncio.Future[Any]] = {following, self.crew.fault}
-            await asyncio.wait(either, timeout=self.timeout_s, return_when=asyncio.FIRST_COMPLETED)
-            if self.crew.fault.done():
-                raise self.crew.fault.result()
-            if not following.done():
-                raise TimeoutError(f"the run has not ended within {self.timeout_s:g} s (harness(timeout_s=...))")
-        finally:
-            following.cancel()
+        now, fault = asyncio.get_running_loop().time, self.crew.fault
+        give_up_at = now() + self.timeout_s
+        frames = self.frames.follow(stream_id)
+        while True:
+            coming = asyncio.create_task(next_of(frames))
+            try:
+                either: set[asyncio.Future[Any]] = {coming, fault}
+                await asyncio.wait(either, timeout=give_up_at - now(), return_when=asyncio.FIRST_COMPLETED)
+                if not coming.done():
+                    raise fault.result() if fault.done() else self._late()
+            finally:
+                coming.cancel()
+            if (frame := coming.result()) is None:
+                return
+            yield frame
 
-    async def _follow(self, stream_id: StreamId) -> None:
-        async for _ in self.frames.follow(stream_id):
-            pass
+    def _late(self) -> TimeoutError:
+        return TimeoutError(f"the run has not ended within {self.timeout_s:g} s (harness(timeout_s=...))")
+
+
+async def next_of(items: AsyncIterator[T]) -> T | None:
+    """None: there are no more."""
+    return await anext(items, None)
 
 
 @contextlib.asynccontextmanager

@@ -7,6 +7,7 @@ from runyard.authoring.functions import Function
 from runyard_workers.testing.harness import Controls, Harness
 from runyard_workers.testing.results import RunResult, SeenFrame
 from runyard_workers.testing.runs import StartedRun
+from runyard_workers.testing.stage import next_of
 from runyard_workers.testing.turns import CallOptions, Input, RunOptions
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class SyncRun:
 
     def frames(self) -> Iterator[SeenFrame]:
         frames = self._run.frames()
-        while (frame := self._wait(_next(frames))) is not None:
+        while (frame := self._wait(next_of(frames))) is not None:
             yield frame
 
     def until(self, event: str) -> SeenFrame:
@@ -68,8 +69,3 @@ class SyncHarness(Controls):
 
     def hand_over(self) -> None:
         self._wait(self._harness.hand_over())
-
-
-async def _next(frames: Any) -> SeenFrame | None:
-    frame: SeenFrame | None = await anext(frames, None)
-    return frame
