@@ -97,6 +97,11 @@ class Relay:
             self._listener = socket.create_server(("127.0.0.1", self.port))
             self._serve()
 
+    def lead_to(self, url: str) -> None:
+        """New links go to another server."""
+        parts = urlsplit(url)
+        self._target = (parts.hostname, parts.port)
+
     def close(self) -> None:
         self._flowing.set()
         self.refuse()

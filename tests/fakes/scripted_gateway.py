@@ -37,7 +37,8 @@ class _Body(httpx2.AsyncByteStream):
         self._body, self._cut = body, cut
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self._body
+        if self._body:
+            yield self._body
         if self._cut is not None:
             raise self._cut
 

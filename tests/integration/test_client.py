@@ -105,6 +105,19 @@ async def test_a_link_that_falls_silent_is_taken_for_dead(stack: Stack, relay: R
         assert (await stream.read()).text == stream.text == "one two"
 
 
+async def test_a_gateway_that_is_killed_is_gone_on_from_at_another(stack: Stack, unique: str) -> None:
+    stack.standin.answers(says("one ", hold(unique), "two"))
+    async with stack.starting_gateway() as mortal:
+        with relay_before(f"http://{mortal.host}:{mortal.port}") as relay:
+            client = Client(relay.url, token=token(unique))
+            async with asyncio.timeout(GUARD_S), client, client.stream("talker", input="go") as stream:
+                await until(stream, "one ")
+                relay.lead_to(f"http://{stack.gateway.host}:{stack.gateway.port}")
+                mortal.process.kill()
+                stack.standin.gate(unique).release()
+                assert (await stream.read()).text == stream.text == "one two"
+
+
 async def test_whoever_does_not_resume_goes_on_by_hand(stack: Stack, relay: Relay, client: Client, unique: str) -> None:
     stack.standin.answers(says("one ", hold(unique), "two"))
     async with client.stream("talker", input="go", resume=False) as stream:

@@ -69,6 +69,23 @@ async def test_a_run_is_waited_for_as_long_as_it_takes(gateway: ScriptedGateway)
     assert gateway.header("prefer") == ["wait=45"] * 5
 
 
+async def test_a_gateway_that_holds_no_answer_back_is_not_asked_all_the_time(
+    gateway: ScriptedGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that leaves answers at once."""
+    slept_s: list[float] = []
+
+    async def sleep(delay_s: float) -> None:
+        slept_s.append(delay_s)
+
+    monkeypatch.setattr(client_module, "ASK_AGAIN_S", 1.0)
+    monkeypatch.setattr("runyard.client.client.asyncio.sleep", sleep)
+    gateway.answers = [told(202, RUNNING), told(202, RUNNING), told(200, result("done"))]
+    assert (await gateway.client().invocation("inv_1", wait_s=60)).text == "done"
+    assert len(slept_s) == 2
+    assert all(0 < delay_s <= 1 for delay_s in slept_s)
+
+
 async def test_a_wait_may_be_limited(gateway: ScriptedGateway) -> None:
     gateway.answers = [told(202, ACCEPTED, **HEAD)]
     with pytest.raises(StillRunning) as raised:

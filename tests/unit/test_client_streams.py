@@ -155,11 +155,19 @@ async def test_it_gives_up_when_nobody_answers_for_too_long(gateway: ScriptedGat
 async def test_connections_that_bring_nothing_are_given_up_as_well(
     gateway: ScriptedGateway, clock: PatientClock
 ) -> None:
-    gateway.answers = [streamed((1, None, "a"), cut=CUT), *[resumed(cut=CUT)] * 50]
+    silent = Scripted(headers={"Content-Type": "text/event-stream", "X-Stream-Id": STREAM}, cut=SILENT)
+    gateway.answers = [streamed((1, None, "a"), cut=CUT), *[silent] * 50]
     with pytest.raises(StreamCut) as raised:
         await gateway.client(patience_s=20).stream("talker", input="hi").read()
     assert raised.value.fields == {"streamId": STREAM, "cursor": 1}
     assert clock.at_s <= 20
+
+
+async def test_whoever_gets_a_heartbeat_through_does_not_give_up(gateway: ScriptedGateway, clock: PatientClock) -> None:
+    """A tool may work for an hour behind a proxy that cuts every answer: ever longer waits, and the end."""
+    gateway.answers = [streamed((1, None, "a"), cut=CUT), *[resumed(cut=CUT)] * 50, resumed(END)]
+    assert (await gateway.client(patience_s=20).stream("talker", input="hi").read()).status == "completed"
+    assert clock.at_s > 100
 
 
 async def test_whoever_does_not_resume_is_told_where_it_broke(gateway: ScriptedGateway) -> None:

@@ -34,8 +34,12 @@ class Patience:
         self._failing_since_s: float | None = None
 
     def eased(self) -> None:
-        """Something got through: the next failure is the first again."""
+        """All is well: the next failure is the first again."""
         self._next_s = FIRST_S
+        self._failing_since_s = None
+
+    def reached(self) -> None:
+        """Something got through, and little more: nobody gives up, and the waits go on growing."""
         self._failing_since_s = None
 
     async def wait(self, failure: Exception, *, at_least_s: float = 0.0) -> None:

@@ -36,6 +36,11 @@ class Progress:
                 self.run_id = result.run_id or self.run_id
                 self.invocation_id = result.invocation_id or self.invocation_id
 
+    def begin_anew(self) -> None:
+        """What follows the cursor is gone: whoever reads on from the beginning is told the whole text."""
+        self.cursor = None
+        self._pieces.clear()
+
     def _withdraw(self, rewind: Rewind) -> None:
         while self._pieces and (self._pieces[-1][0] > rewind.to_seq or not rewind.length):
             self._pieces.pop()

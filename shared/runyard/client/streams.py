@@ -21,7 +21,7 @@ from runyard.errors import RunyardError, StreamGone, Unauthenticated
 ACCEPT_STREAM = {"Accept": EVENT_STREAM}
 
 HELD_S = 10.0
-"""A connection that brought something for so long got through, be it heartbeats alone: some wait for hours."""
+"""A connection that brought something for so long is a good one, be it heartbeats alone: some wait for hours."""
 
 
 def stream_call(stream_id: str) -> Call:
@@ -115,7 +115,7 @@ class Stream(InHand):
         except StreamGone:
             if not self._resume or "Last-Event-ID" not in call.headers:
                 raise
-            progress.cursor = None  # from the beginning, which withdraws all that is in hand
+            progress.begin_anew()
             return
         self._learn(response)
         self._connection = _Connection(response)
@@ -124,8 +124,8 @@ class Stream(InHand):
         headers, progress = response.headers, self._progress
         progress.stream_id = headers.get("x-stream-id", progress.stream_id)
         progress.run_id = headers.get("x-run-id", progress.run_id)
-        place, _, name = headers.get("location", "").rpartition("/")
-        if place == "/v1/invocations":
+        kind, _, name = headers.get("location", "").rpartition("/")
+        if kind == "/v1/invocations":
             progress.invocation_id = name
 
     async def _disconnect(self) -> None:
@@ -178,6 +178,8 @@ class Stream(InHand):
             raise lost
         if connection.held_s >= HELD_S:
             self._patience.eased()
+        elif connection.held_s:
+            self._patience.reached()
         await self._patience.wait(lost, at_least_s=connection.retry_s)
 
     async def _refused(self, connection: "_Connection", frame: Event) -> None:
@@ -190,7 +192,7 @@ class Stream(InHand):
         if not self._resume:
             raise failure
         if isinstance(failure, StreamGone):
-            self._progress.cursor = None
+            self._progress.begin_anew()
         elif not (failure.retryable or (isinstance(failure, Unauthenticated) and callable(self._transport.token))):
             raise failure
         await self._patience.wait(failure, at_least_s=connection.retry_s)
