@@ -78,6 +78,11 @@ CANCEL_SECONDS = Histogram(
 DEATHS = Counter("runyard_worker_deaths", "Workers that this one found dead and buried", registry=REGISTRY)
 TAKEOVERS = Counter("runyard_takeovers", "Claims of invocations that had begun before", ["agent"], registry=REGISTRY)
 HANDOVERS = Counter("runyard_handovers", "Runs that the worker gave back for another to go on with", registry=REGISTRY)
+YIELDS = Counter(
+    "runyard_yields",
+    "Of those, the runs that made way at a turn boundary: over their tenant's share of a full worker, while another waited",
+    registry=REGISTRY,
+)
 LOST = Counter("runyard_runs_lost", "Runs dropped because they belong to another worker", registry=REGISTRY)
 MODEL_ERRORS = Counter("runyard_model_errors", "Model calls that failed", ["model", "code"], registry=REGISTRY)
 MODEL_RETRIES = Counter(

@@ -20,6 +20,7 @@ from runyard.runs import RunStatus
 from runyard_workers import claimer as claimer_module
 from runyard_workers.claimer import Claimer
 from runyard_workers.runner import Runner
+from runyard_workers.shares import Shares
 from runyard_workers.slots import SlotPool
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +42,13 @@ class Crew:
         self.beat = FakeBeat(worker.worker_id)
         self.runner = Runner(worker.services, self.slots, FakePublisher())
         self.claimer = Claimer(
-            worker.services, self.beat, self.slots, self.runner, queues=("default",), limits=NO_LIMITS
+            worker.services,
+            self.beat,
+            self.slots,
+            self.runner,
+            queues=("default",),
+            limits=NO_LIMITS,
+            shares=Shares(worker.database, slots=3, queues=["default"], agents=["researcher"], limits=NO_LIMITS),
         )
 
     async def claim(self) -> bool:

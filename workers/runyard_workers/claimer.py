@@ -16,6 +16,7 @@ from runyard.errors import StoreUnavailable, WorkerGone
 from runyard_workers.beat import Beat
 from runyard_workers.runner import Runner
 from runyard_workers.services import Services
+from runyard_workers.shares import Shares
 from runyard_workers.slots import SlotPool
 
 WITHOUT_MESSAGE_S = 2.0
@@ -35,6 +36,7 @@ class Claimer:
         *,
         queues: tuple[str, ...],
         limits: Limits,
+        shares: Shares,
     ) -> None:
         self._services = services
         self._beat = beat
@@ -42,6 +44,7 @@ class Claimer:
         self._runner = runner
         self._queues = queues
         self._limits = limits
+        self._shares = shares
         self._agents = {name: loaded.version for name, loaded in services.catalog.loaded.items()}
         self._loop = asyncio.get_running_loop()
         self._last_message = time.monotonic()
@@ -63,6 +66,7 @@ class Claimer:
                 redis_run_id=self._services.frame_server.run_id,
                 at=now_ms(),
                 limits=self._limits,
+                passing_over=self._shares.take_passed_over(),
             )
         except WorkerGone:
             log.info("claim refused: the worker's row is gone")

@@ -6,7 +6,7 @@ the same generation. Frames of work that was not committed are withdrawn.
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -43,6 +43,10 @@ from runyard_workers.steps import ModelSteps, Steps, StoppedError
 log = structlog.get_logger()
 
 
+async def _never() -> bool:
+    return False
+
+
 class Execution:
     """Owned by the runner, which cancels its task to drop the run.
 
@@ -50,11 +54,17 @@ class Execution:
     its last frame, None where Redis does not have all of them.
     """
 
-    def __init__(self, services: Services, claim: Claim, loaded: Loaded) -> None:
+    def __init__(
+        self, services: Services, claim: Claim, loaded: Loaded, *, must_yield: Callable[[], Awaitable[bool]] = _never
+    ) -> None:
         self.held = Held(run_id=claim.run.id, invocation_id=claim.invocation.id, generation=claim.run.generation)
         self.replacement: GivenBack | None = None
         self.sent: int | None = None
+        self.has_yielded = False
+        """It was handed over for another tenant's run, and not because the worker leaves."""
         self._is_handed_over = False
+        self._has_worked = False
+        self._must_yield = must_yield
         self._services = services
         self._claim = claim
         self._cancelled = asyncio.Event()
@@ -211,10 +221,19 @@ class Execution:
             elif self._cancelled.is_set():
                 if (settled := await self._end_turn(self._steps.unsaid(self._rows), [])) is not None:
                     return settled
-            elif self._leaving.is_set() and not self._steps.is_ending(self._rows):
+            elif not self._steps.is_ending(self._rows) and await self._gives_up():
                 raise HandOver(self.held.run_id)
             elif (settled := await self._step()) is not None:
                 return settled
+            self._has_worked = True
+
+    async def _gives_up(self) -> bool:
+        """Whether another worker is to go on from here, or later. A run that was just claimed makes a step first: it
+        would be handed round for ever.
+        """
+        if not self._leaving.is_set() and self._has_worked:
+            self.has_yielded = await self._must_yield()
+        return self._leaving.is_set() or self.has_yielded
 
     async def _step(self) -> Ending | None:
         """One turn and the boundary behind it; the ending, if the boundary is the last one."""

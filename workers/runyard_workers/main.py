@@ -40,6 +40,7 @@ from runyard_workers.providers.registry import Providers
 from runyard_workers.rooms import Broadcasts
 from runyard_workers.runner import Runner
 from runyard_workers.services import Services
+from runyard_workers.shares import Shares
 from runyard_workers.slots import SlotPool
 from runyard_workers.threads import ToolThreads
 
@@ -158,7 +159,19 @@ async def _serve(
     metrics.SLOTS_TAKEN.set_function(slots.taken)
     broker = brokers.connect(settings.broker_url, prefix=settings.prefix, slots=slots)
     publisher = Publisher(broker, prefix=settings.prefix)
-    runner = Runner(services, slots, publisher)
+    limits = Limits.of(
+        per_user=settings.running_per_user,
+        per_tenant=settings.running_per_tenant,
+        per_agent=services.catalog.max_running,
+    )
+    shares = Shares(
+        services.database,
+        slots=slots.size,
+        queues=settings.queues,
+        agents=list(services.catalog.loaded),
+        limits=limits,
+    )
+    runner = Runner(services, slots, publisher, must_yield=shares.must_yield)
     beat = Beat(
         settings.database_url,
         lambda: _registration(settings, services.catalog),
@@ -168,12 +181,7 @@ async def _serve(
         on_given_back=publisher.wake_all,
     )
     await asyncio.to_thread(beat.start)
-    limits = Limits.of(
-        per_user=settings.running_per_user,
-        per_tenant=settings.running_per_tenant,
-        per_agent=services.catalog.max_running,
-    )
-    claimer = Claimer(services, beat, slots, runner, queues=settings.queues, limits=limits)
+    claimer = Claimer(services, beat, slots, runner, queues=settings.queues, limits=limits, shares=shares)
     consumption = Consumption(broker, prefix=settings.prefix, queues=settings.queues, on_wake=claimer.on_wake)
     consumption.start()
     slots.open()

@@ -3,7 +3,8 @@ the process leaves.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import structlog
@@ -15,7 +16,7 @@ from runyard.db.turns import Totals
 from runyard.db.workers import OwnRun
 from runyard.errors import GenerationLost, HandOver, StoreUnavailable
 from runyard.ids import RunId
-from runyard.metrics import HANDOVERS, LOST, TAKEOVERS
+from runyard.metrics import HANDOVERS, LOST, TAKEOVERS, YIELDS
 from runyard_workers import spans
 from runyard_workers.commits import backoff
 from runyard_workers.execution import Execution
@@ -34,6 +35,10 @@ Holding = tuple[RunId, int]
 """A run at a generation."""
 
 
+MustYield = Callable[[str, Counter[str]], Awaitable[bool]]
+"""`runyard_workers.shares.Shares.must_yield`."""
+
+
 class Wakes(Protocol):
     """`runyard.queue.wakeups.Publisher`, as far as runs that leave need it."""
 
@@ -43,11 +48,15 @@ class Wakes(Protocol):
 class Runner:
     """Belongs to the event loop. Each run holds the slot that was reserved for its claim until it leaves."""
 
-    def __init__(self, services: Services, slots: SlotPool, publisher: Wakes) -> None:
+    def __init__(
+        self, services: Services, slots: SlotPool, publisher: Wakes, *, must_yield: MustYield | None = None
+    ) -> None:
         self._services = services
         self._slots = slots
         self._publisher = publisher
+        self._must_yield = must_yield
         self._executions: dict[Holding, Execution] = {}
+        self._tenants: Counter[str] = Counter()
         self._tasks: dict[Holding, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._missing: set[Holding] = set()
@@ -61,7 +70,8 @@ class Runner:
         holding = (claim.run.id, claim.run.generation)
         task = asyncio.create_task(self._execute(claim, holding), name=claim.run.id)
         self._tasks[holding] = task
-        task.add_done_callback(lambda _: self._left(holding))
+        self._tenants[claim.run.tenant_id] += 1
+        task.add_done_callback(lambda _: self._left(holding, claim.run.tenant_id))
 
     def compare(self, stored: Sequence[OwnRun]) -> None:
         """Hold what the beat read against what runs here.
@@ -186,7 +196,8 @@ class Runner:
 
     async def _drive(self, claim: Claim, holding: Holding) -> None:
         try:
-            execution = Execution(self._services, claim, self._services.catalog.loaded[claim.run.agent])
+            loaded = self._services.catalog.loaded[claim.run.agent]
+            execution = Execution(self._services, claim, loaded, must_yield=lambda: self._yields(claim.run.tenant_id))
             self._executions[holding] = execution
             if self._leaving:  # claimed at the last moment
                 execution.leave()
@@ -198,6 +209,8 @@ class Runner:
             spans.left("lost")
             log.info("run changed hands")
         except HandOver:
+            if execution.has_yielded:
+                YIELDS.inc()
             spans.left("handed_over")
             await self._give_back(holding, sent=execution.sent)
         except asyncio.CancelledError:
@@ -208,8 +221,12 @@ class Runner:
             spans.left("dropped", error_type=type(error).__name__)
             log.exception("run left by an unexpected error")
 
-    def _left(self, holding: Holding) -> None:
+    async def _yields(self, tenant_id: str) -> bool:
+        return self._must_yield is not None and await self._must_yield(tenant_id, self._tenants)
+
+    def _left(self, holding: Holding, tenant_id: str) -> None:
         del self._tasks[holding]
+        self._tenants -= Counter([tenant_id])  # who has none any more is not named
         self._executions.pop(holding, None)
         self._slots.release()
 

@@ -2,7 +2,7 @@
 can leak.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -41,6 +41,11 @@ _by_agent = (
     .where(agent_runs.c.status == RUNNING, agent_runs.c.agent.in_(sa.bindparam("agents", expanding=True)))
     .group_by(agent_runs.c.agent)
 )
+_by_tenant = (
+    sa.select(agent_runs.c.tenant_id, sa.func.count().label("runs"))
+    .where(agent_runs.c.status == RUNNING, agent_runs.c.tenant_id.in_(sa.bindparam("tenants", expanding=True)))
+    .group_by(agent_runs.c.tenant_id)
+)
 _lock = sa.select(sa.func.pg_advisory_xact_lock(_LOCKS, sa.func.hashtext(sa.bindparam("name"))))
 
 
@@ -62,6 +67,12 @@ async def full_agents(connection: AsyncConnection, limits: Limits) -> set[str]:
         return set()
     running = await connection.execute(_by_agent, {"agents": list(limits.per_agent)})
     return {row.agent for row in running if row.runs >= limits.per_agent[row.agent]}
+
+
+async def running_of_tenants(connection: AsyncConnection, tenants: Sequence[str]) -> dict[str, int]:
+    """How many runs of each run now; who has none is not named."""
+    running = await connection.execute(_by_tenant, {"tenants": list(tenants)})
+    return {row.tenant_id: row.runs for row in running}
 
 
 async def lock_limits(

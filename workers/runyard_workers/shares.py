@@ -1,0 +1,97 @@
+"""Fair shares of a full worker: a run over its tenant's share makes way at a turn boundary, where another tenant waits.
+
+Looked at where a run stands at a boundary, once a second at most, so that a worker hands over one run a second.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+
+from runyard.db.engine import Database
+from runyard.db.groups import queued_groups
+from runyard.db.limits import Limits, running_of_tenants
+from runyard.errors import StoreUnavailable
+
+LOOK_S = 1.0
+
+log = structlog.get_logger()
+
+
+class Shares:
+    """Belongs to the event loop."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        slots: int,
+        queues: Sequence[str],
+        agents: Sequence[str],
+        limits: Limits,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._slots = slots
+        self._queues = queues
+        self._agents = agents
+        self._limits = limits
+        self._clock = clock
+        self._looked_at = float("-inf")
+        self._over: frozenset[str] = frozenset()
+        self._passed_over: str | None = None
+
+    async def must_yield(self, tenant_id: str, held: Counter[str]) -> bool:
+        """Whether a run of this tenant is to be handed over here. `held`: how many this process runs, by tenant."""
+        if held.total() < self._slots:
+            return False
+        if self._clock() - self._looked_at >= LOOK_S:
+            self._looked_at = self._clock()
+            self._over = frozenset()  # until it is known
+            self._over = await self._look(held)
+        if tenant_id not in self._over:
+            return False
+        self._over = frozenset()
+        self._passed_over = tenant_id
+        return True
+
+    def take_passed_over(self) -> str | None:
+        """Whose runs the next claim here takes last, so that the slot goes to whom it was freed for."""
+        tenant_id, self._passed_over = self._passed_over, None
+        return tenant_id
+
+    async def _look(self, held: Counter[str]) -> frozenset[str]:
+        """The tenants over their share, for which one of another tenant ought to run."""
+        try:
+            groups = await self._database.read(queued_groups, self._queues, self._agents, self._limits)
+            waiting = {group.tenant_id: group.running for group in groups}
+            running = await self._database.read(running_of_tenants, sorted(held))
+        except StoreUnavailable as error:
+            log.warning("shares not looked at", error=str(error))
+            return frozenset()
+        return over_share(self._slots, held, running, waiting)
+
+
+def over_share(
+    slots: int, held: Mapping[str, int], running: Mapping[str, int], waiting: Mapping[str, int]
+) -> frozenset[str]:
+    """Of those who hold slots here, who are over their share and run more than one who waits does.
+
+    Args:
+        running: how many they run, over all workers.
+        waiting: how many those run that have something queued.
+
+    One more and one less must leave both no further apart than they were, or the two would take turns with one slot;
+    who has nothing at all does take turns.
+    """
+    share = slots / len(held.keys() | waiting.keys())
+    return frozenset(
+        tenant_id
+        for tenant_id, slots_held in held.items()
+        if slots_held > share
+        and any(
+            other != tenant_id and (has == 0 or has + 1 < running.get(tenant_id, slots_held))
+            for other, has in waiting.items()
+        )
+    )
