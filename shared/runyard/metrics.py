@@ -80,7 +80,7 @@ TAKEOVERS = Counter("runyard_takeovers", "Claims of invocations that had begun b
 HANDOVERS = Counter("runyard_handovers", "Runs that the worker gave back for another to go on with", registry=REGISTRY)
 YIELDS = Counter(
     "runyard_yields",
-    "Of those, the runs that made way at a turn boundary: over their tenant's share of a full worker, while another waited",
+    "Of those, the runs over their tenant's share of a full worker that made way for another tenant",
     registry=REGISTRY,
 )
 LOST = Counter("runyard_runs_lost", "Runs dropped because they belong to another worker", registry=REGISTRY)

@@ -18,6 +18,7 @@ from runyard import RunContext, tool
 from runyard.db import groups
 from runyard.db.limits import NO_LIMITS, Limits
 from runyard.lifecycle.accept import accept_turn
+from runyard.metrics import REGISTRY
 from runyard.runs import RunStatus
 from runyard_workers import claimer as claimer_module
 from runyard_workers.claimer import Claimer
@@ -146,11 +147,12 @@ async def test_one_run_a_second_makes_way_until_all_have_their_share(worker: Wor
     made = await full(worker, opened, slots=6, queued={"large": 12})
     for number in range(6):
         await arrives(made, "small", 100 + number)
-    shares = []
+    shares, yields = [], REGISTRY.get_sample_value("runyard_yields_total") or 0
     for _ in range(5):
         await made.go_on()
         shares.append(made.tenants()["small"])
     assert shares == [1, 2, 3, 3, 3]
+    assert REGISTRY.get_sample_value("runyard_yields_total") == yields + 3
     for _ in range(3):
         await made.go_on(seconds=LOOK_S / 4)
     assert made.tenants() == Counter(small=3, large=3)
