@@ -45,7 +45,11 @@ class Input(Answer):
 
 
 class Accepted(Answer):
-    """A call that was accepted: where to look for what becomes of it."""
+    """A call that was accepted: where to look for what becomes of it.
+
+    `{"runId": "run_...", "sessionId": null, "invocationId": "inv_...", "streamId": "st_...", "status": "queued"}`; of
+    input that steers also `queued` and `inputId`.
+    """
 
     run_id: str = ""
     session_id: str | None = None
@@ -81,7 +85,11 @@ class _Outcome(Answer):
 
 
 class Result(Accepted, _Outcome):
-    """How an invocation ended (`status` is `completed`, `failed` or `cancelled`); before it has, what is known."""
+    """How an invocation ended (`status` is `completed`, `failed` or `cancelled`); before it has, what is known.
+
+    `Accepted`, and `{"text": "...", "steps": 2, "usage": {"input_tokens": 10, ...}, "cost": {...}, "model": "...",
+    "finishReason": "end_turn"}`; of a failure `error`, of a function `output`.
+    """
 
     def raise_for_failure(self) -> None:
         """Raise what the invocation failed with, as the exception of that code (`runyard.errors`); else do nothing."""
@@ -118,7 +126,11 @@ class Invocation(Result):
 
 
 class Cancellation(_Outcome):
-    """What a cancel found and did, with what is known of the invocation that it saw."""
+    """What a cancel found and did, with what is known of the invocation that it saw.
+
+    `{"runId": "run_...", "invocationId": "inv_...", "status": "cancelled", "cancelled": true, "cancelRequested": false,
+    "dropped": [{"id": "in_...", "text": "...", "at": "..."}], ...}`
+    """
 
     run_id: str
     invocation_id: str | None = None
@@ -161,7 +173,7 @@ class Run(Answer):
 
 
 class Message(Answer):
-    """A row of the transcript."""
+    """A row of the transcript: `{"runId": "run_...", "seq": 2, "role": "assistant", "content": [{...}], ...}`."""
 
     run_id: str
     seq: int
