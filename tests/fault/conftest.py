@@ -9,6 +9,7 @@ from tests.fault.crew import Crew, working
 from tests.fault.gateways import starting_gateways
 from tests.fault.soundness import assert_sound
 from tests.integration.stack import Stack, postgres_and_redis, postgres_redis_and_rabbitmq
+from tests.previous import PreviousVersion
 
 from runyard.clock import now_ms
 
@@ -30,6 +31,11 @@ async def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     with backings() as backing, sides(backing.broker_url, backing.prefix) as side:
         async with starting_gateways(backing, tmp_path_factory.mktemp(f"{request.param}-fleet")) as stack:
             yield Fleet(stack=stack, broker=side)
+
+
+@pytest.fixture(scope="session")
+def previous(tmp_path_factory: pytest.TempPathFactory) -> PreviousVersion:
+    return PreviousVersion.unpacked(tmp_path_factory.mktemp("previous"))
 
 
 @pytest.fixture

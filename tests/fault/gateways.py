@@ -1,10 +1,12 @@
 """The gateways that readers move between."""
 
+import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.integration.stack import Backing, Stack, serving, standing_by
+from tests.integration.stack import Backing, Gateway, Stack, serving, standing_by
 
 GATEWAYS = 2
 
@@ -17,3 +19,24 @@ async def starting_gateways(backing: Backing, folder: Path) -> AsyncIterator[Sta
         stack.gateways += [await exits.enter_async_context(serving(process)) for process in processes]
         yield stack
         assert [process.complaints() for process in processes] == [[]] * GATEWAYS
+
+
+@dataclass(kw_only=True)
+class Doors:
+    """Where the gateways of one test are at the moment."""
+
+    stack: Stack
+    exits: AsyncExitStack
+    gateways: list[Gateway] = field(default_factory=list)
+
+    async def open(self, *, is_described: bool = True, **settings: str) -> Gateway:
+        process = self.exits.enter_context(self.stack.process("runyard_gateway", **settings))
+        return await self.exits.enter_async_context(serving(process, is_described=is_described))
+
+    async def replace(self, number: int, *, by: Gateway | None = None) -> None:
+        """It is told to leave, leaves well, and another one comes, or has come."""
+        leaving = self.gateways[number].process
+        leaving.send(signal.SIGTERM)
+        assert await leaving.exited() == 0
+        assert leaving.complaints() == []
+        self.gateways[number] = by or await self.open()

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -15,8 +14,9 @@ from tests.clients.sse import Event, EventStreamParser
 from tests.clients.wire import wire
 from tests.contract.queue_sides import redis_side
 from tests.fault.conftest import Fleet
+from tests.fault.gateways import Doors
 from tests.integration.processes import eventually
-from tests.integration.stack import Gateway, Stack, postgres_and_redis, serving, standing_by
+from tests.integration.stack import Gateway, Stack, postgres_and_redis, standing_by
 from tests.redis_servers import valkey_server
 
 from runyard.frames import Frame, text_payload
@@ -47,27 +47,6 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet
         folder = tmp_path_factory.mktemp("many-readers")
         async with standing_by(replace(backing, redis_url=url), folder) as stack, stack.starting_worker():
             yield Fleet(stack=stack, broker=side)
-
-
-@dataclass(kw_only=True)
-class Doors:
-    """Where the gateways are at the moment."""
-
-    stack: Stack
-    exits: AsyncExitStack
-    gateways: list[Gateway] = field(default_factory=list)
-
-    async def open(self) -> Gateway:
-        process = self.exits.enter_context(self.stack.process("runyard_gateway"))
-        return await self.exits.enter_async_context(serving(process))
-
-    async def replace(self, number: int) -> None:
-        """It is told to leave, leaves well, and another one comes."""
-        leaving = self.gateways[number].process
-        leaving.send(signal.SIGTERM)
-        assert await leaving.exited() == 0
-        assert leaving.complaints() == []
-        self.gateways[number] = await self.open()
 
 
 @dataclass(kw_only=True, eq=False)

@@ -1,9 +1,10 @@
 """A whole system under test: a migrated database, Redis, the model's stand-in, gateways and workers as processes."""
 
+import asyncio
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from http.cookiejar import DefaultCookiePolicy
@@ -216,12 +217,12 @@ class Gateway:
 
 
 @asynccontextmanager
-async def serving(process: Process) -> AsyncIterator[Gateway]:
-    """A gateway's process, once it serves."""
+async def serving(process: Process, *, is_described: bool = True) -> AsyncIterator[Gateway]:
+    """A gateway's process, once it serves. `is_described`: by the document of this version."""
     listening = await process.logged("gateway listens")
     base_url = f"http://{listening['host']}:{listening['port']}"
     limits = httpx2.Limits(max_connections=None)
-    hooks = {"response": [check_exchange]}
+    hooks = {"response": [check_exchange] if is_described else []}
     async with httpx2.AsyncClient(
         base_url=base_url, timeout=GUARD_S, limits=limits, trust_env=False, event_hooks=hooks
     ) as http:
@@ -233,11 +234,15 @@ async def serving(process: Process) -> AsyncIterator[Gateway]:
 
 
 @asynccontextmanager
-async def starting_stack(backing: Backing, folder: Path) -> AsyncIterator[Stack]:
-    """One gateway, one worker."""
-    async with standing_by(backing, folder) as stack:
+async def starting_stack(backing: Backing, folder: Path, *, migrates_late: bool = False) -> AsyncIterator[Stack]:
+    """One gateway, one worker. `migrates_late`: when they are there and wait for it."""
+    async with standing_by(backing, folder, migrate=_not_yet if migrates_late else upgrade) as stack:
         # Both start at the same time: most of it is imports.
         with stack.process("runyard_workers") as worker, stack.process("runyard_gateway") as process:
+            if migrates_late:
+                await process.logged("waiting for the schema")
+                await worker.logged("waiting for the schema")
+                await asyncio.to_thread(upgrade, backing.database_url)
             async with serving(process) as gateway:
                 await worker.logged("worker registered")
                 stack.gateways.append(gateway)
@@ -249,9 +254,11 @@ async def starting_stack(backing: Backing, folder: Path) -> AsyncIterator[Stack]
 
 
 @asynccontextmanager
-async def standing_by(backing: Backing, folder: Path) -> AsyncIterator[Stack]:
+async def standing_by(
+    backing: Backing, folder: Path, *, migrate: Callable[[str], None] = upgrade
+) -> AsyncIterator[Stack]:
     """All that the processes need, and none of them."""
-    upgrade(backing.database_url)
+    migrate(backing.database_url)
     async with Standin(bad_keys={BAD_KEY}) as standin:
         stack = Stack(
             backing=backing,
@@ -265,6 +272,10 @@ async def standing_by(backing: Backing, folder: Path) -> AsyncIterator[Stack]:
         finally:
             stack.redis.close()
             stack.database.dispose()
+
+
+def _not_yet(_database_url: str) -> None:
+    pass
 
 
 def _engine(url: str) -> sa.Engine:

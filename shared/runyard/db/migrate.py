@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import sqlalchemy as sa
+import structlog
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
@@ -21,6 +22,8 @@ LOCK_KEY = 0x72756E79617264  # "runyard": pg_advisory_xact_lock takes any 64-bit
 LOCK_WAIT_MS = 60_000
 REVISION_WAIT_S = 60.0
 POLL_S = 0.5
+
+log = structlog.get_logger()
 
 
 def upgrade(database_url: str) -> None:
@@ -61,6 +64,7 @@ def wait_for_revision(
     engine = sync_engine(database_url)
     script = ScriptDirectory.from_config(_config())
     deadline = clock() + wait_s
+    told = False
     try:
         while True:
             try:
@@ -72,6 +76,9 @@ def wait_for_revision(
                 reason = f"the database cannot be reached: {_one_line(error)} (RUNYARD_DATABASE_URL)"
             if clock() >= deadline:
                 raise StartError(reason)
+            if not told:
+                log.info("waiting for the schema", reason=reason, wait_s=wait_s)
+                told = True
             sleep(POLL_S)
     finally:
         engine.dispose()
