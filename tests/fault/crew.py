@@ -8,6 +8,7 @@ from typing import Any
 from tests.fault.soundness import assert_sound
 from tests.integration.processes import Process, eventually
 from tests.integration.stack import Stack
+from tests.previous import PreviousVersion
 
 from runyard.clock import now_ms
 
@@ -22,9 +23,10 @@ class Crew:
         self._silenced: set[Process] = set()
         """Killed or frozen, be it for a while: whom the others may take for dead."""
 
-    async def join(self, count: int = 1, **settings: str) -> list[Process]:
+    async def join(self, count: int = 1, *, of: PreviousVersion | None = None, **settings: str) -> list[Process]:
         """Start so many at the same time; they serve when it returns."""
-        joining = [self._exits.enter_context(self._stack.process("runyard_workers", **settings)) for _ in range(count)]
+        starting = [self._stack.process("runyard_workers", of=of, **settings) for _ in range(count)]
+        joining = [self._exits.enter_context(process) for process in starting]
         for worker in joining:
             await worker.logged("worker registered")
         self.workers += joining

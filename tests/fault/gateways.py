@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.integration.stack import Backing, Gateway, Stack, serving, standing_by
+from tests.previous import PreviousVersion
 
 GATEWAYS = 2
 
@@ -29,9 +30,9 @@ class Doors:
     exits: AsyncExitStack
     gateways: list[Gateway] = field(default_factory=list)
 
-    async def open(self, *, is_described: bool = True, **settings: str) -> Gateway:
-        process = self.exits.enter_context(self.stack.process("runyard_gateway", **settings))
-        return await self.exits.enter_async_context(serving(process, is_described=is_described))
+    async def open(self, *, of: PreviousVersion | None = None, **settings: str) -> Gateway:
+        process = self.exits.enter_context(self.stack.process("runyard_gateway", of=of, **settings))
+        return await self.exits.enter_async_context(serving(process, is_described=of is None))
 
     async def replace(self, number: int, *, by: Gateway | None = None) -> None:
         """It is told to leave, leaves well, and another one comes, or has come."""

@@ -117,8 +117,8 @@ async def roll(stack: Stack, crew: Crew, previous: PreviousVersion, told: Told, 
     for number in range(RUNS):
         stack.standin.answers(*what_the_model_says(number, unique), by="turn", contains=f"<run {number}>")
     leaving, *doors.gateways = await asyncio.gather(
-        crew.join(WORKERS, **SETTINGS | previous.settings),
-        *(doors.open(is_described=False, **previous.settings) for _ in range(GATEWAYS)),
+        crew.join(WORKERS, of=previous, **SETTINGS),
+        *(doors.open(of=previous) for _ in range(GATEWAYS)),
     )
     ports = {"gateways": [free_port() for _ in range(GATEWAYS)], "workers": [free_port() for _ in range(WORKERS)]}
     async with asyncio.TaskGroup() as readers:

@@ -28,7 +28,7 @@ async def test_they_take_over_from_each_other(stack: Stack, crew: Crew, previous
     )
     api = stack.gateway.user()
     async with AsyncExitStack() as readers:
-        [old] = await crew.join(**ONE, **previous.settings)
+        [old] = await crew.join(of=previous, **ONE)
         begun_old = await readers.enter_async_context(api.streaming("mortal"))
         await eventually(lambda: crew.held_by(old) == {run_of(begun_old)}, "run at the old version's worker")
         [new] = await crew.join()
@@ -37,7 +37,7 @@ async def test_they_take_over_from_each_other(stack: Stack, crew: Crew, previous
         both = {run_of(begun_old), run_of(begun_new)}
         await crew.retire(old)
         await eventually(lambda: crew.held_by(new) == both, "both at the new version's worker")
-        [older] = await crew.join(**previous.settings)
+        [older] = await crew.join(of=previous)
         await stack.standin.gate(unique).reached(3)
         crew.kill(new)
         await eventually(lambda: crew.held_by(older) == both, "both at a worker of the old version")

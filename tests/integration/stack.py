@@ -19,6 +19,7 @@ from tests.clients.specification import check_exchange
 from tests.clients.tokens import SECRET, token
 from tests.databases import postgres_database
 from tests.integration.processes import BornProcess, Process, eventually
+from tests.previous import PreviousVersion
 from tests.rabbitmq_servers import rabbitmq_server
 from tests.redis_servers import check_every_key_ends, redis_server, valkey_server
 from tests.standin import Standin
@@ -156,10 +157,14 @@ class Stack:
             yield process
 
     @contextmanager
-    def process(self, module: str, **settings: str) -> Iterator[Process]:
+    def process(self, module: str, *, of: PreviousVersion | None = None, **settings: str) -> Iterator[Process]:
         """A process that is starting; killed at the block's end, if it is still there."""
         log = self.folder / f"{len(self.processes):03d}-{module}.log"
-        process = BornProcess(module, environment=self.environment(**settings), log=log)
+        process: Process
+        if of is None:
+            process = BornProcess(module, environment=self.environment(**settings), log=log)
+        else:
+            process = of.process(module, environment=self.environment(**of.settings | settings), log=log)
         self.processes.append(process)
         try:
             yield process

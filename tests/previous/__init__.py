@@ -3,10 +3,11 @@
 import subprocess
 import sys
 import tarfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.integration.processes import WORKSPACE
+from tests.integration.processes import WORKSPACE, InstalledProcess, Process
 
 ARCHIVE = Path(__file__).with_name("sources.tar.xz")
 DISTRIBUTIONS = {"shared": "runyard", "workers": "runyard_workers", "gateway": "runyard_gateway"}
@@ -31,11 +32,14 @@ class PreviousVersion:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Of a process of this version (`Stack.process`)."""
+        """What tells its processes from those of this version."""
         return {
             "PYTHONPATH": ":".join(str(self.folder / part) for part in DISTRIBUTIONS),
             "RUNYARD_AGENTS": str(self.folder / "tests/integration/agents"),
         }
+
+    def process(self, module: str, *, environment: Mapping[str, str], log: Path) -> Process:
+        return InstalledProcess(module, environment=environment, log=log, python=Path(sys.executable), folder=WORKSPACE)
 
     def migrate(self, database_url: str) -> None:
         """To the schema that it left behind."""
