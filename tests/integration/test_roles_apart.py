@@ -146,6 +146,16 @@ def test_each_role_installs_what_it_needs_and_no_more(
     assert dev_environment.importable(*modules) == {*modules} - {"shared"}
 
 
+async def test_agents_are_tested_where_the_workers_are(
+    gateway_environment: Environment, worker_environment: Environment
+) -> None:
+    (block,) = (block for block in blocks("python", "docs/testing.md") if "asyncio.run(" in block)
+    printed = await python(worker_environment, f"{block}\ntest_greeting()\nprint('passed')", "")
+    assert printed.endswith("\npassed\n")
+    asked = "try:\n    import runyard.testing\nexcept ImportError as error:\n    print(error)"
+    assert "pip install 'runyard[testing]'" in await python(gateway_environment, asked, "")
+
+
 async def test_dev_serves_the_shipped_examples_in_an_empty_folder(dev_environment: Environment, tmp_path: Path) -> None:
     with running_dev(tmp_path, runyard=[dev_environment.command("runyard")], PATH=os.defpath) as dev:
         async with dev.api() as api, api.streaming("converter", "How many feet are 3 metres?") as reading:

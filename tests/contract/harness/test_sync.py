@@ -157,6 +157,14 @@ def test_it_works_without_pytest_and_imports_no_part_that_it_does_not_need() -> 
     assert ran.stdout.splitlines()[-2:] == ["A", "[]"]
 
 
+def test_the_plugin_costs_whoever_has_it_nothing() -> None:
+    program = (
+        "import sys, runyard_workers.testing.plugin; print({'runyard', 'pydantic', 'sqlalchemy'} & {*sys.modules})"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout == "set()\n"
+
+
 def test_without_the_workers_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name == "runyard.testing" or name.startswith("runyard_workers")]:
         monkeypatch.delitem(sys.modules, name)
