@@ -14,6 +14,7 @@ test: venv
 	@.venv/bin/python -m scripts.browser
 	@.venv/bin/python -m scripts.proxy
 	@.venv/bin/python -m scripts.manifests
+	@.venv/bin/python -m scripts.alerts
 	@.venv/bin/python -m scripts.suites
 
 # Lint, types, the direction of imports, then every test.

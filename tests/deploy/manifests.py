@@ -20,6 +20,7 @@ VARIANTS = {
     "dev-redis-broker": {"overlay": "dev", "components": ["redis-broker"]},
     "dev-ingress": {"overlay": "dev", "components": ["ingress", "keda-rabbitmq"]},
     "dev-keda-redis": {"overlay": "dev", "components": ["keda-redis"]},
+    "dev-tracing": {"overlay": "dev", "components": ["tracing"]},
 }
 """What the overlays do not use, on top of one of them. Between them and the overlays every component is built."""
 

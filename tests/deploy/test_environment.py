@@ -11,8 +11,8 @@ from runyard.settings import DatabaseSettings, Settings
 
 PREFIX = "RUNYARD_"
 SETTINGS = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
-FOREIGN = {"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "FORWARDED_ALLOW_IPS"}
-"""Read by the provider's SDK and by uvicorn."""
+FOREIGN = {"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "FORWARDED_ALLOW_IPS", "OTEL_EXPORTER_OTLP_ENDPOINT"}
+"""Read by the provider's SDK, by uvicorn and by `runyard.traces`."""
 
 SAMPLES = {
     "runyard/database-url": "postgresql://runyard@db.example.com/runyard",

@@ -12,7 +12,9 @@ from tests.deploy.manifests import K8S, OVERLAYS, VARIANTS, Manifest, command
 OLDEST = "1.30"
 """Named by docs/deploy.md: `preStop.sleep`."""
 
-CUSTOM = {"HTTPRoute", "ScaledObject", "TriggerAuthentication"}
+KEDA = ("ScaledObject", "TriggerAuthentication")
+OPERATOR = ("PodMonitor", "PrometheusRule")
+CUSTOM = {"HTTPRoute", *KEDA, *OPERATOR}
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +93,13 @@ def test_a_route_is_one_of_the_gateway_api(rendered: dict[str, list[Manifest]]) 
     assert {rule.timeouts.request for rule in understood.spec.rules} == {"0s"}  # a stream lasts as long as its run
 
 
-def test_keda_knows_every_field(rendered: dict[str, list[Manifest]]) -> None:
-    objects = [*custom(rendered, "ScaledObject"), *custom(rendered, "TriggerAuthentication")]
+@pytest.mark.parametrize("models", [("keda.v1alpha1", *KEDA), ("prometheus_operator.v1", *OPERATOR)])
+def test_an_operator_knows_every_field(rendered: dict[str, list[Manifest]], models: tuple[str, ...]) -> None:
+    module, *kinds = models
+    objects = [item for kind in kinds for item in custom(rendered, kind)]
+    assert {item["kind"] for item in objects} == set(kinds)
     done = subprocess.run(
-        [command("python"), Path(__file__).with_name("keda_models.py")],
+        [command("python"), Path(__file__).with_name("operator_models.py"), module],
         input=json.dumps(objects),
         check=False,
         capture_output=True,
