@@ -93,6 +93,7 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
         publisher = Publisher(broker, prefix=settings.prefix)
         stack.push_async_callback(publisher.close)
         hub = Hub(store, client)
+        metrics.REDIS_AWAY.set_function(lambda: hub.redis_away)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         auth = authenticator(settings, database)
         feed = Feed(database)

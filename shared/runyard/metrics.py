@@ -108,6 +108,11 @@ FORGOTTEN = Counter(
 
 LINKS = Gauge("runyard_database_links", "How many links to the database the process's pool may open", registry=REGISTRY)
 LINKS_IN_USE = Gauge("runyard_database_links_in_use", "Of these, those that a transaction has now", registry=REGISTRY)
+REDIS_AWAY = Gauge(
+    "runyard_redis_away",
+    "1: the process does not reach the Redis of the frames, as far as it has tried",
+    registry=REGISTRY,
+)
 WAKE_UPS_UNSENT = Counter(
     "runyard_wake_ups_unsent", "Wake-ups that the broker did not take: a run waits up to 2 s", registry=REGISTRY
 )

@@ -1,5 +1,6 @@
 """`docs/deploy.md` says what the manifests, the Dockerfile and the command are."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.deploy.compose import SERVICES
-from tests.deploy.manifests import K8S, ROOT, Manifest, asked_of_secrets, container, environment, find
+from tests.deploy.manifests import K8S, ROOT, Manifest, asked_of_secrets, build, container, environment, find
 from tests.deploy.test_schemas import OLDEST
 from tests.dockerfile import lineage, stages
 from typer.main import get_command
@@ -144,3 +145,13 @@ def test_compose_takes_what_the_guide_says() -> None:
     for words in commands("docker"):
         if words[1:3] == ["compose", "exec"]:
             assert words[3] in SERVICES
+
+
+def test_the_patch_for_labels_puts_them_on_what_the_operator_selects(tmp_path: Path) -> None:
+    (patch,) = [block for block in blocks("yaml") if "monitoring.coreos.com" in block]
+    overlay = os.path.relpath(K8S / "overlays/prod", tmp_path.resolve())
+    (tmp_path / "kustomization.yaml").write_text(f"namespace: runyard\nresources: [{overlay}]\n{patch}")
+    labelled = [
+        item["kind"] for item in build(tmp_path) if item["metadata"].get("labels", {}).get("release") == "prometheus"
+    ]
+    assert sorted(labelled) == ["PodMonitor", "PrometheusRule"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 from tests.clients.answer import answer_text, is_terminal
 from tests.clients.api import Api, replay
+from tests.clients.metrics import shows
 from tests.clients.sse import Event
 from tests.contract.queue_sides import redis_side
 from tests.databases import postgres_database
@@ -18,6 +19,7 @@ from tests.fault.readers import run_of
 from tests.integration.processes import GUARD_S, eventually
 from tests.integration.stack import Backing, Gateway, Stack, prefix_of_ones_own, serving, standing_by
 from tests.mortal_servers import MortalServer, forgetful_redis
+from tests.ports import free_port
 from tests.redis_servers import redis_server
 from tests.relay import Relay, relay_before
 from tests.standin import hold, says
@@ -35,6 +37,8 @@ class ForgetfulFleet(Fleet):
     server: MortalServer
     ways: tuple[Relay, Relay]
     crew: Crew
+    metrics_ports: tuple[int, int]
+    """Of the gateway and the worker whose way is the first one."""
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +61,18 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Forge
             AsyncExitStack() as exits,
         ):
             ways = (one, another)
-            joining = asyncio.gather(*(crew.join(RUNYARD_REDIS_URL=way.url) for way in ways))
+            ports = (free_port(), free_port())
+            shown = [[{"RUNYARD_METRICS_PORT": str(port)}, {}] for port in ports]
+            joining = asyncio.gather(
+                *(crew.join(RUNYARD_REDIS_URL=way.url, **more) for way, more in zip(ways, shown[1], strict=True))
+            )
             processes = [
-                exits.enter_context(stack.process("runyard_gateway", RUNYARD_REDIS_URL=way.url)) for way in ways
+                exits.enter_context(stack.process("runyard_gateway", RUNYARD_REDIS_URL=way.url, **more))
+                for way, more in zip(ways, shown[0], strict=True)
             ]
             stack.gateways += [await exits.enter_async_context(serving(process)) for process in processes]
             await joining
-            yield ForgetfulFleet(stack=stack, broker=side, server=server, ways=ways, crew=crew)
+            yield ForgetfulFleet(stack=stack, broker=side, server=server, ways=ways, crew=crew, metrics_ports=ports)
             assert [process.complaints() for process in processes] == [[]] * len(ways)
 
 
@@ -98,11 +107,15 @@ async def test_fifty_runs_go_on_without_redis_and_their_readers_after_it(
         assert [result["text"] for result in results] == ["Short.", "Short."]
         for worker in fleet.crew.workers:  # who owes their streams the end is late with it by now
             await worker.logged("stream closed late")
+        for port in fleet.metrics_ports:
+            await shows(port, "runyard_redis_away", 1)
         silent.cut()
         silent.recover()
         refusing.recover()
         after.release()
         await end_well(stack, [*readings, *long])
+        for port in fleet.metrics_ports:
+            await shows(port, "runyard_redis_away", 0)
         await stopping.rest()
         assert stopping.text == "Never "
 

@@ -90,6 +90,9 @@ def test_alerts_ask_for_metrics_that_exist() -> None:
 
 def test_every_alert_is_in_the_runbook_and_in_its_tests() -> None:
     alerts = re.findall(r"alert: (\w+)", (MONITORING / "alerts.yaml").read_text())
-    assert re.findall(r"^\*\*`(\w+)`", (ROOT / "docs/metrics.md").read_text(), re.MULTILINE) == alerts
+    _, _, runbook = (ROOT / "docs/operations.md").read_text().partition("\n## Runbook\n")
+    entries = re.findall(r"^### (\w+)\n\n(Page|Ticket)\.", runbook, re.MULTILINE)
+    severities = re.findall(r"severity: (\w+)", (MONITORING / "alerts.yaml").read_text())
+    assert entries == list(zip(alerts, map(str.capitalize, severities), strict=True))
     fires = (MONITORING / "alerts_test.yaml").read_text()
     assert all(re.search(rf"{alert}\n\s+exp_alerts:\n", fires) for alert in alerts)

@@ -65,6 +65,11 @@ class Flusher:
         return writer
 
     @property
+    def is_away(self) -> bool:
+        """Whether Redis does not answer; from any thread."""
+        return self._away_since is not None
+
+    @property
     def away_s(self) -> float:
         """For how long Redis has not answered; 0 while it does."""
         return 0.0 if self._away_since is None else asyncio.get_running_loop().time() - self._away_since

@@ -125,6 +125,7 @@ async def _services(settings: Settings, catalog: Catalog, client: Redis) -> Asyn
         metrics.TOOL_THREADS_BUSY.set_function(threads.busy)
         closer = Closer(database, store)
         flusher = Flusher(store)
+        metrics.REDIS_AWAY.set_function(lambda: flusher.is_away)
         broadcasts = Broadcasts(client, prefix=settings.prefix)
         await stack.enter_async_context(
             _background(
