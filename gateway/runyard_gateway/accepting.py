@@ -10,6 +10,7 @@ from runyard.errors import CommitUnknown, StoreUnavailable
 from runyard.lifecycle.accept import Accepted, NewTurn, accept_turn
 from runyard.metrics import ACCEPTED
 from runyard.streams.cancels import tell_cancel
+from runyard_gateway import tracing
 from runyard_gateway.closing import close_stream
 from runyard_gateway.gateway import Gateway
 
@@ -30,6 +31,7 @@ async def accept(gateway: Gateway, turn: NewTurn) -> Accepted:
     """
     accepted = await committed(gateway, accept_turn, turn)
     run_id, invocation_id = accepted.run_id, accepted.invocation_id
+    tracing.of_run(run_id, invocation_id)
     if accepted.repeated:
         log.info("call repeated", run_id=run_id, invocation_id=invocation_id)
         return accepted

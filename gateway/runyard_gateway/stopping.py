@@ -7,6 +7,7 @@ from runyard.db.scope import Scope
 from runyard.lifecycle.cancelling import Cancelled, cancel_run
 from runyard.runs import RunStatus
 from runyard.streams.cancels import tell_cancel
+from runyard_gateway import tracing
 from runyard_gateway.closing import close_stream
 from runyard_gateway.gateway import Gateway
 
@@ -20,6 +21,7 @@ async def stop(gateway: Gateway, run_id: str, scope: Scope) -> Cancelled:
         RunNotFound: unknown, or not this caller's.
     """
     done = await gateway.database.write(cancel_run, run_id, scope, at=now_ms())
+    tracing.of_run(done.run.id, done.run.invocation_id)
     if done.ending is not None:
         log.info("run cancelled", run_id=done.run.id, invocation_id=done.run.invocation_id)
         gateway.follow_ups.start(close_stream(gateway, done.ending))

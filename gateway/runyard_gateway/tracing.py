@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 
 import structlog
+from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -41,6 +42,14 @@ def traced(method: str, path: str, endpoint: Endpoint) -> Endpoint:
             return await _answered(endpoint, request, span)
 
     return within_a_span
+
+
+def of_run(run_id: str, invocation_id: str | None) -> None:
+    """Name the run on the request's span: one that steers or stops it, or is sent again, is in another trace."""
+    span = trace.get_current_span()
+    span.set_attribute("runyard.run.id", run_id)
+    if invocation_id is not None:
+        span.set_attribute("runyard.invocation.id", invocation_id)
 
 
 async def _answered(endpoint: Endpoint, request: Request, span: Span) -> ASGIApp:

@@ -8,6 +8,7 @@ is nothing (docs/traces.md).
 import contextlib
 import os
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 PROTOCOL = "http/protobuf"
 """https://opentelemetry.io/docs/specs/otel/protocol/exporter/; all other variables of it are read by the SDK."""
+
+LAST_SPANS_S = 5.0
 
 Carrier = dict[str, str]
 """A span's place in its trace, as rows keep it: `{"traceparent": "00-...", "tracestate": "..."}`, the second only where
@@ -85,7 +88,7 @@ def exporting(role: str, environ: Mapping[str, str]) -> Iterator[None]:
     """While it lasts, spans go to the endpoint that OpenTelemetry's own variables name; without one nowhere.
 
     They are sent from a thread, which holds nobody up: what an endpoint that is away does not take is dropped. At the
-    end what is left is sent.
+    end what is left is sent, for a few seconds: a process that leaves has a time to be gone by.
 
     Raises:
         StartError: there is an endpoint, and the SDK is not installed, or the protocol is not `http/protobuf`.
@@ -101,7 +104,9 @@ def exporting(role: str, environ: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        provider.shutdown()
+        sending = threading.Thread(target=provider.shutdown, name="last spans", daemon=True)
+        sending.start()
+        sending.join(LAST_SPANS_S)
 
 
 def _provider(role: str, environ: Mapping[str, str]) -> "TracerProvider":
@@ -117,6 +122,6 @@ def _provider(role: str, environ: Mapping[str, str]) -> "TracerProvider":
     process: dict[str, AttributeValue] = {"host.name": socket.gethostname(), "process.pid": os.getpid()}
     if not environ.get("OTEL_SERVICE_NAME") and "service.name=" not in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         process["service.name"] = f"runyard-{role}"
-    provider = TracerProvider(resource=Resource.create(process))
+    provider = TracerProvider(resource=Resource.create(process), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider

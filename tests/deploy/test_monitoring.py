@@ -9,6 +9,7 @@ import yaml
 from scripts.alerts import ALERTS, FOLDER, PROMTOOL, RULE, prometheus_rule
 from scripts.services.service import Unusable
 from tests.deploy.manifests import K8S, Manifest, container, environment, find
+from tests.deploy.test_environment import IMAGES, load
 
 ROLES = ("gateway", "worker")
 both = pytest.mark.parametrize("role", ROLES)
@@ -51,6 +52,14 @@ def test_the_dashboard_is_where_grafana_looks(rendered: dict[str, list[Manifest]
 def test_a_pod_shows_its_metrics_at_the_port_that_it_names(objects: list[Manifest], role: str) -> None:
     ports = {port["name"]: port["containerPort"] for port in container(objects, role)["ports"]}
     assert str(ports["metrics"]) == environment(objects, role)["RUNYARD_METRICS_PORT"]
+
+
+@both
+def test_it_shows_them_on_all_addresses_of_the_pod(
+    objects: list[Manifest], role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load(monkeypatch, {**IMAGES[role], **environment(objects, role)})
+    assert (settings.host, settings.metrics_port) == ("0.0.0.0", 9090)
 
 
 @both

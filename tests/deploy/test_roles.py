@@ -12,6 +12,7 @@ from runyard.authoring.tools import tool
 from runyard.db.migrate import REVISION_WAIT_S
 from runyard.queue import consumption, wakeups
 from runyard.settings import Settings
+from runyard.traces import LAST_SPANS_S
 from runyard_gateway.routes.probes import PROBES
 from runyard_gateway.server import GRACE_S
 from runyard_workers.beat import STUCK_ROUNDS
@@ -93,12 +94,13 @@ def test_a_worker_has_no_probe_and_ends_itself(objects: list[Manifest]) -> None:
 def test_a_gateway_has_time_to_leave(objects: list[Manifest]) -> None:
     pre_stop = container(objects, "gateway")["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert pre_stop >= 5
-    assert pod(objects, "gateway")["terminationGracePeriodSeconds"] >= pre_stop + GRACE_S + wakeups.CLOSE_WAIT_S
+    closing_s = GRACE_S + wakeups.CLOSE_WAIT_S + LAST_SPANS_S
+    assert pod(objects, "gateway")["terminationGracePeriodSeconds"] >= pre_stop + closing_s
 
 
 def test_a_worker_has_time_to_hand_its_runs_over(objects: list[Manifest]) -> None:
     drain_s = float(environment(objects, "worker")["RUNYARD_DRAIN_S"])
-    closing_s = consumption.STOP_TIMEOUT_S + GIVE_BACK_S + CLOSE_WAIT_S + wakeups.CLOSE_WAIT_S
+    closing_s = consumption.STOP_TIMEOUT_S + GIVE_BACK_S + CLOSE_WAIT_S + wakeups.CLOSE_WAIT_S + LAST_SPANS_S
     assert pod(objects, "worker")["terminationGracePeriodSeconds"] >= drain_s + TOOL_TIMEOUT_S + closing_s
 
 

@@ -260,6 +260,8 @@ async def test_one_trace_shows_the_call_and_what_both_workers_did(aftermath: Aft
     assert invocation.attributes["runyard.takeover"] is True
     assert invocation.attributes["runyard.outcome"] == "completed"
     assert invocation.span_id != lost
+    for named in ("runyard.run.id", "runyard.invocation.id"):
+        assert request.attributes[named] == invocation.attributes[named]
     of_heir = [span for span in aftermath.spans if span.pid == heir and span is not invocation]
     assert sorted(span.name for span in of_heir) == [
         "chat claude-sonnet-4-5",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from prometheus_client import Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
@@ -78,6 +79,43 @@ def test_the_dashboard_shows_every_metric_and_no_other() -> None:
     shown = {name for panel in dashboard["panels"] for it in panel["targets"] for name in queried(it["expr"])}
     a_worker_has_for_ever = {"runyard_slots", "runyard_depth_known"}
     assert shown | a_worker_has_for_ever == {name for name, _, _ in declared()}
+
+
+def misnamed(expression: str) -> set[str]:
+    """Labels that an expression groups by or selects by, and that none of its metrics, or not that one, has."""
+    labels = {name: set(labels) for name, labels, _ in declared()}
+    names = {name: name.removesuffix("_bucket") for name in NAME.findall(expression)}
+    known = set().union(*(labels.get(whole, set()) for whole in names.values())) | {"le", "instance"}
+    wrong = {label for group in re.findall(r"\bby \(([^)]*)\)", expression) for label in group.split(", ")} - known
+    for name, selected in re.findall(r"\b(runyard_\w+)\{([^}]*)\}", expression):
+        wrong |= set(re.findall(r"(\w+)=~?\"", selected)) - labels.get(names[name], set())
+    return wrong
+
+
+@pytest.mark.parametrize(
+    ("expression", "wrong"),
+    [
+        ("max by (queue, status) (runyard_queue_runs)", set()),
+        ("max by (queue, agent) (runyard_queue_runs)", {"agent"}),
+        ('sum(runyard_queue_runs{state="queued"})', {"state"}),
+        ("sum by (le, agent) (rate(runyard_tool_seconds_bucket[5m]))", set()),
+    ],
+)
+def test_a_label_that_a_metric_does_not_have_is_found(expression: str, wrong: set[str]) -> None:
+    assert misnamed(expression) == wrong
+
+
+def test_dashboard_and_alerts_ask_for_labels_that_exist() -> None:
+    dashboard = json.loads((MONITORING / "dashboard.json").read_text())
+    targets = [target for panel in dashboard["panels"] for target in panel["targets"]]
+    groups = yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"]
+    asked = [target["expr"] for target in targets] + [rule["expr"] for group in groups for rule in group["rules"]]
+    assert len(asked) > 40
+    assert {expression: wrong for expression in asked if (wrong := misnamed(expression))} == {}
+    for target in targets:
+        shown = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+        grouped = {label for group in re.findall(r"\bby \(([^)]*)\)", target["expr"]) for label in group.split(", ")}
+        assert shown <= grouped, target
 
 
 def test_alerts_ask_for_metrics_that_exist() -> None:

@@ -1,5 +1,7 @@
 """Traces are off without an endpoint; a request's span names its route and its caller's trace, and holds no content."""
 
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,6 +35,15 @@ with traces.exporting("worker", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.
 print([name for name in sys.modules if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter"))])
 """
 
+LEAVING = """
+import os
+from runyard import traces
+traces.LAST_SPANS_S = 0.1
+with traces.exporting("worker", os.environ), traces.span("a", attributes={}):
+    pass
+print("left")
+"""
+
 
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
@@ -43,6 +54,24 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
 def test_without_an_endpoint_there_is_no_sdk() -> None:
     done = subprocess.run([sys.executable, "-c", OFF], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_an_endpoint_that_never_answers_holds_up_no_process_that_leaves() -> None:
+    """The SDK alone would wait for 30 s."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        done = subprocess.run(
+            [sys.executable, "-c", LEAVING],
+            env=os.environ
+            | {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}",
+                "OTEL_EXPORTER_OTLP_TIMEOUT": "600",
+            },
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+    assert done.stdout == "left\n"
 
 
 @pytest.mark.parametrize("name", traces.ENDPOINTS)
