@@ -30,6 +30,7 @@ from runyard_gateway.depth_samples import DepthSamples
 from runyard_gateway.directory import AgentDirectory
 from runyard_gateway.failures import TELL, Failures
 from runyard_gateway.feed import Feed
+from runyard_gateway.fleet import Fleet
 from runyard_gateway.follow_ups import FollowUps
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.hub import Hub
@@ -45,6 +46,7 @@ from runyard_gateway.routes.console import console
 from runyard_gateway.routes.documentation import documentation
 from runyard_gateway.routes.probes import PROBES
 from runyard_gateway.server import DrainingServer, listen
+from runyard_gateway.standings import Standings
 from runyard_gateway.tracing import Endpoint, traced
 from runyard_gateway.watcher import Watcher
 
@@ -99,14 +101,23 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
         feed = Feed(database)
         members = Members(client, prefix=settings.prefix)
         hub.listen(changes_channel(settings.prefix), lambda _message: feed.wake())
-        depths = Depths(database, BrokerDepth(settings.broker_url, prefix=settings.prefix))
+        fleet = Fleet(database)
+        directory = AgentDirectory(database, lives=fleet.lives)
+        standings = Standings(
+            database,
+            directory,
+            fleet,
+            per_user=settings.running_per_user,
+            per_tenant=settings.running_per_tenant,
+        )
+        depths = Depths(database, BrokerDepth(settings.broker_url, prefix=settings.prefix), lives=fleet.lives)
         metrics.LINKS.set(database.links)
         metrics.LINKS_IN_USE.set_function(database.links_in_use)
         samples = DepthSamples(depths)
         metrics.REGISTRY.register(samples)
         stack.callback(metrics.REGISTRY.unregister, samples)
-        watcher = Watcher(database, store, hub)
-        works = (hub.run(), watcher.run(), auth.run(), feed.run(), announcer.run(), depths.run(), members.run())
+        watcher = Watcher(database, store, hub, standings)
+        works = (hub.run(), watcher.run(), auth.run(), feed.run(), announcer.run(), fleet.run(), members.run())
         background = [tasks.create_task(work) for work in works]
         yield Gateway(
             settings=settings,
@@ -116,7 +127,8 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
             hub=hub,
             publisher=publisher,
             follow_ups=FollowUps(tasks),
-            directory=AgentDirectory(database),
+            directory=directory,
+            standings=standings,
             depths=depths,
             authenticator=auth,
             open_streams=OpenStreams(settings.streams_per_user),

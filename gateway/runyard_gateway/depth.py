@@ -4,28 +4,29 @@ import asyncio
 import time
 from collections.abc import Callable
 
-import structlog
-
-from runyard.db.depth import read_beats
 from runyard.db.engine import Database
-from runyard.depth.pulse import LOOK_S, Pulse
 from runyard.depth.queues import Depth, look
-from runyard.errors import StoreUnavailable
+from runyard.ids import WorkerId
 from runyard.queue.depth import BrokerDepth
 
 FRESH_S = 1.0
 
-log = structlog.get_logger()
-
 
 class Depths:
-    """Belongs to the event loop. `run` watches the workers' beats, which no single look can judge."""
+    """Belongs to the event loop. `lives`: `Fleet.lives`."""
 
-    def __init__(self, database: Database, broker: BrokerDepth, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        database: Database,
+        broker: BrokerDepth,
+        *,
+        lives: Callable[[WorkerId], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._clock = clock
         self._database = database
         self._broker = broker
-        self._pulse = Pulse(clock)
+        self._lives = lives
         self._looking: asyncio.Task[Depth] | None = None
         self._looked_at = 0.0
 
@@ -37,7 +38,7 @@ class Depths:
         """
         if self._looking is None or self._is_over(self._looking):
             self._looked_at = self._clock()
-            self._looking = asyncio.create_task(look(self._database, self._broker, lives=self._pulse.lives))
+            self._looking = asyncio.create_task(look(self._database, self._broker, lives=self._lives))
             self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(self._looking)
 
@@ -46,11 +47,3 @@ class Depths:
             return False
         failed = looking.cancelled() or looking.exception() is not None
         return failed or self._clock() - self._looked_at >= FRESH_S
-
-    async def run(self) -> None:
-        while True:
-            try:
-                self._pulse.see(await self._database.read(read_beats))
-            except StoreUnavailable as error:
-                log.warning("beats not read", error=str(error))
-            await asyncio.sleep(LOOK_S)

@@ -3,12 +3,14 @@
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from runyard.clock import now_ms
 from runyard.db.engine import Database
 from runyard.db.reads import Manifest, agents_known
+from runyard.ids import WorkerId
 from runyard.names import FUNCTION_PREFIX
 from runyard.priorities import Priority
 from runyard_gateway.auth.principal import Identity
@@ -50,11 +52,13 @@ class KnownAgent:
 class AgentDirectory:
     """Read at most once a second, by however many calls; an unknown name is looked up anew at once.
 
-    A function is looked up by its own name; nothing that is asked for agents finds it.
+    A function is looked up by its own name; nothing that is asked for agents finds it. `lives` (`Fleet.lives`) tells
+    which workers live: a row alone shows no life.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, lives: Callable[[WorkerId], bool]) -> None:
         self._database = database
+        self._lives = lives
         self._agents: dict[str, KnownAgent] = {}
         self._functions: dict[str, KnownAgent] = {}
         self._read_at = -FRESH_S
@@ -76,6 +80,13 @@ class AgentDirectory:
             await self._refresh()
         return self._functions.get(name)
 
+    async def max_running(self) -> dict[str, int]:
+        """Of the agents and functions that have a limit, by the name that runs have them by."""
+        await self._keep_fresh()
+        known = [*self._agents.values(), *self._functions.values()]
+        limits = {each.current.agent: each.max_running for each in known}
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
     async def _keep_fresh(self) -> None:
         if time.monotonic() - self._read_at >= FRESH_S:
             await self._refresh()
@@ -87,7 +98,7 @@ class AgentDirectory:
                 return  # somebody read it while we waited
             began = time.monotonic()
             manifests, workers = await self._database.read(agents_known, seen_since=now_ms() - SEEN_WITHIN_MS)
-            known = _index(manifests, workers)
+            known = _index(manifests, [agents for worker_id, agents in workers.items() if self._lives(worker_id)])
             self._agents = {name: agent for name, agent in known.items() if not name.startswith(FUNCTION_PREFIX)}
             self._functions = {
                 name.removeprefix(FUNCTION_PREFIX): function

@@ -20,6 +20,7 @@ from runyard_gateway.members import Members
 from runyard_gateway.open_streams import OpenStreams
 from runyard_gateway.rates import Rates
 from runyard_gateway.rooms import Rooms
+from runyard_gateway.standings import Standings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +35,7 @@ class Gateway:
     publisher: Publisher
     follow_ups: FollowUps
     directory: AgentDirectory
+    standings: Standings
     depths: Depths
     authenticator: Authenticator
     rates: Rates

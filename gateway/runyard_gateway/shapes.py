@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from runyard.blocks import Content
 from runyard.priorities import Priority
 from runyard.runs import CallState, RunStatus
+from runyard_gateway.standings import WaitReason
 
 _described = with_config(ConfigDict(use_attribute_docstrings=True))
 
@@ -84,6 +85,11 @@ class Run(TypedDict):
     status: RunStatus
     priority: Priority
     """The class of its newest call, where it waits."""
+    position: int | None
+    """Of a queued run among those of the same queue, agent and tenant, 1 for the next; null from the hundredth on. Told
+    of one run alone, like the next; null in lists."""
+    waitReason: WaitReason | None
+    """What has to change before its turn can come."""
     error: Failure | None
     streamId: str | None
     """The newest invocation's stream."""

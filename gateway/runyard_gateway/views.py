@@ -7,12 +7,15 @@ from runyard.clock import to_iso
 from runyard.db.records import Call, Input, Invocation, Message, Run
 from runyard.runs import SETTLED, RunStatus
 from runyard_gateway import shapes
+from runyard_gateway.standings import Standing
 
 # What is there from the beginning; beside them `output_tokens_estimated`, once a call was broken off.
 USAGE_KEYS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
-def run_view(run: Run, *, stream_id: str | None, waiting: Sequence[Input] = ()) -> shapes.Run:
+def run_view(
+    run: Run, *, stream_id: str | None, waiting: Sequence[Input] = (), standing: Standing | None = None
+) -> shapes.Run:
     """Run, in its final shape: what no part of the system can set yet has the value that it has then."""
     return {
         "id": run.id,
@@ -25,6 +28,8 @@ def run_view(run: Run, *, stream_id: str | None, waiting: Sequence[Input] = ()) 
         "metadata": run.metadata,
         "status": run.status,
         "priority": run.priority,
+        "position": None if standing is None else standing.position,
+        "waitReason": None if standing is None else standing.reason,
         "error": None if run.error is None else {"code": run.error["code"], "message": run.error["message"]},
         "streamId": stream_id,
         "invocationId": run.invocation_id,

@@ -1,8 +1,8 @@
 """Watches the rows of silent streams, so that no reader waits for a frame that will never come.
 
-One statement for all of them every 5 s, every second while Redis is away, and one that tells those who wait for a
-worker where they stand. A stream that should have ended is given its end from the rows: when Redis no longer has it, or
-when nobody has closed it for a while.
+One statement for all of them every 5 s, every second while Redis is away, and one or two that tell those who wait for a
+worker where they stand, after a second and every 5 s from then on. A stream that should have ended is given its end
+from the rows: when Redis no longer has it, or when nobody has closed it for a while.
 """
 
 import asyncio
@@ -11,18 +11,20 @@ import time
 import structlog
 
 from runyard.db.engine import Database
-from runyard.db.positions import POSITION_MAX, queue_positions
 from runyard.db.reads import invocations_by_stream
 from runyard.db.records import Invocation
 from runyard.errors import RunNotFound, StoreUnavailable
 from runyard.frames import Frame, FrameEvent, event_payload
-from runyard.runs import RunStatus
 from runyard.streams.reader import FrameReader, StreamInfo, StreamState
 from runyard_gateway.from_rows import settled_frames
 from runyard_gateway.hub import Hub
+from runyard_gateway.standings import Standings
 
 CHECK_S = 5.0
 CHECK_REDIS_AWAY_S = 1.0
+TELL_S = 1.0
+"""A call that no worker has taken by then is told where it stands."""
+
 LATE_CLOSE_S = 15.0
 """A worker that settled closes the stream at once, another one in its place after 10 s."""
 
@@ -30,21 +32,37 @@ log = structlog.get_logger()
 
 
 class Watcher:
-    def __init__(self, database: Database, reader: FrameReader, hub: Hub) -> None:
+    def __init__(self, database: Database, reader: FrameReader, hub: Hub, standings: Standings) -> None:
         self._database = database
         self._reader = reader
         self._hub = hub
+        self._standings = standings
         self._unclosed_since: dict[str, float] = {}
+        self._asked: set[str] = set()
+        """Streams that are silent, and whose runs were asked about already whether they wait."""
 
     async def run(self) -> None:
         """Watch until cancelled."""
+        checked_at = time.monotonic()
         while True:
+            await asyncio.sleep(min(TELL_S, CHECK_S))
             interval_s = CHECK_REDIS_AWAY_S if self._hub.redis_away else CHECK_S
-            await asyncio.sleep(interval_s)
+            is_due = time.monotonic() - checked_at >= interval_s
             try:
-                await self._check(self._hub.silent(interval_s))
+                if is_due:
+                    checked_at = time.monotonic()
+                    await self._check(self._hub.silent(interval_s))
+                else:
+                    await self._tell_newcomers()
             except StoreUnavailable as error:
                 log.warning("silent streams not checked", error=str(error))
+
+    async def _tell_newcomers(self) -> None:
+        """Whoever has just begun to wait for a worker hears it without waiting for the next check."""
+        began_s = time.monotonic()
+        silent = set(self._hub.silent(TELL_S))
+        newcomers, self._asked = silent - self._asked, silent
+        await self._tell_positions(list(newcomers), began_s)
 
     async def _check(self, stream_ids: list[str]) -> None:
         if not stream_ids:
@@ -72,8 +90,9 @@ class Watcher:
         """Those who wait for a worker are told where they stand."""
         if not stream_ids:
             return
-        for stream_id, position in (await self._database.read(queue_positions, stream_ids)).items():
-            self._hub.tell(stream_id, _queued(position), as_of_s=as_of_s)
+        for stream_id, standing in (await self._standings.of(stream_ids)).items():
+            frame = Frame(0, *event_payload(FrameEvent.STATUS, standing.frame()))
+            self._hub.tell(stream_id, frame, as_of_s=as_of_s)
 
     async def _kept(self, settled: dict[str, Invocation]) -> dict[str, StreamInfo]:
         """Those that Redis has; none while it is away."""
@@ -87,11 +106,6 @@ class Watcher:
     async def _end(self, invocation: Invocation) -> None:
         log.info("stream ended from its rows", stream_id=invocation.stream_id, invocation_id=invocation.id)
         self._hub.finish(invocation.stream_id, await settled_frames(self._database, invocation))
-
-
-def _queued(position: int) -> Frame:
-    known = {"position": position} if position < POSITION_MAX else {}
-    return Frame(0, *event_payload(FrameEvent.STATUS, {"status": RunStatus.QUEUED, **known}))
 
 
 def _gone(stream_id: str) -> Frame:

@@ -165,11 +165,12 @@ async def test_a_retry_is_over_when_anything_follows(page: Page, frame: Frame) -
 
 
 async def test_a_place_in_line_is_told_until_the_run_begins(page: Page) -> None:
-    waits: list[Frame] = [(None, "status", {"status": "queued", "position": 3})]
+    waits: list[Frame] = [(None, "status", {"status": "queued", "position": 3, "waitReason": "user_limit"})]
     state = await reduced(page, *waits)
-    assert (state["status"], state["position"]) == ("queued", 3)
+    assert (state["status"], state["position"], state["waitReason"]) == ("queued", 3, "user_limit")
+    assert (await reduced(page, *waits, (None, "status", {"status": "queued", "position": 2})))["waitReason"] is None
     begun = await reduced(page, *waits, (1, "status", {"status": "running"}))
-    assert (begun["status"], begun["position"]) == ("running", None)
+    assert (begun["status"], begun["position"], begun["waitReason"]) == ("running", None, None)
 
 
 async def test_a_retry_is_told_behind_the_rewind_that_it_begins_with(page: Page) -> None:

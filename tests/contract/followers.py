@@ -18,7 +18,10 @@ from runyard.db.engine import Database
 from runyard.db.reads import invocations_by_stream
 from runyard.errors import StreamGone
 from runyard_gateway.auth.credentials import Lasting
+from runyard_gateway.directory import AgentDirectory
+from runyard_gateway.fleet import Fleet
 from runyard_gateway.hub import Hub
+from runyard_gateway.standings import Standings
 from runyard_gateway.streaming import ResumedStream
 from runyard_gateway.watcher import Watcher
 
@@ -76,7 +79,10 @@ async def posted(
     client.connection_pool.connection_kwargs["client_name"] = name
     hub = LossyHub(store, client)
     parts = SimpleNamespace(hub=hub, store=store, database=database)
-    running = [asyncio.create_task(hub.run()), asyncio.create_task(Watcher(database, store, hub).run())]
+    fleet = Fleet(database)
+    directory = AgentDirectory(database, lives=fleet.lives)
+    standings = Standings(database, directory, fleet, per_user=0, per_tenant=0)
+    running = [asyncio.create_task(hub.run()), asyncio.create_task(Watcher(database, store, hub, standings).run())]
     try:
         yield Post(name=name, hub=hub, parts=parts, redis=client)
     finally:

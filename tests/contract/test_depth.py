@@ -308,7 +308,7 @@ class CountingDatabase:
 async def test_a_gateway_looks_once_a_second_for_all_who_ask(database: Database, broker: Broker) -> None:
     now = 100.0
     counting = CountingDatabase(database)
-    depths = Depths(counting, BrokerDepth(broker.url, prefix=broker.prefix), clock=lambda: now)  # type: ignore[arg-type]
+    depths = Depths(counting, BrokerDepth(broker.url, prefix=broker.prefix), lives=lambda _: True, clock=lambda: now)  # type: ignore[arg-type]
     async with asyncio.TaskGroup() as tasks:
         asking = [tasks.create_task(depths.now()) for _ in range(20)]
         leaves = tasks.create_task(depths.now())
@@ -330,7 +330,7 @@ async def test_a_gateway_tells_no_old_number_when_the_database_is_away(database:
     now = 100.0
     counting = CountingDatabase(database)
     counting.gate.set()
-    depths = Depths(counting, BrokerDepth(broker.url, prefix=broker.prefix), clock=lambda: now)  # type: ignore[arg-type]
+    depths = Depths(counting, BrokerDepth(broker.url, prefix=broker.prefix), lives=lambda _: True, clock=lambda: now)  # type: ignore[arg-type]
     await depths.now()
     now += 1
     counting.away = True

@@ -22,6 +22,8 @@ RUN_FIELDS = {
     "metadata",
     "status",
     "priority",
+    "position",
+    "waitReason",
     "error",
     "streamId",
     "invocationId",

@@ -239,25 +239,28 @@ async def test_head_tells_of_a_stream_without_a_body(stack: Stack, unique: str) 
     await api.settled(started["invocationId"])
 
 
+QUEUED = {"status": "queued", "waitReason": "no_worker"}
+
+
 async def test_those_who_wait_for_a_worker_are_told_where_they_stand(stack: Stack, unique: str) -> None:
     """Beside the stream: un-numbered, so that no cursor moves, and told anew when it changes."""
     api, other = stack.gateway.user(tenant=unique), stack.gateway.user(tenant=f"{unique}-2")
     ahead = await api.start("unserved")
     async with api.streaming("unserved") as reading, other.streaming("unserved") as elsewhere:
         ending = asyncio.create_task(reading.next())
-        assert await told(reading, 1) == {"status": "queued", "position": 2}
+        assert await told(reading, 1) == {**QUEUED, "position": 2}
         async with api.resuming(reading.stream_id) as late:
             late_ending = asyncio.create_task(late.next())
-            assert await told(late, 1) == {"status": "queued", "position": 2}
+            assert await told(late, 1) == {**QUEUED, "position": 2}
             assert (await api.post(f"/v1/runs/{ahead['runId']}/cancel")).status_code == 200
-            assert await told(reading, 2) == await told(late, 2) == {"status": "queued", "position": 1}
+            assert await told(reading, 2) == await told(late, 2) == {**QUEUED, "position": 1}
             run_id = reading.response.headers["x-run-id"]
             assert (await api.post(f"/v1/runs/{run_id}/cancel")).status_code == 200
             for first in (await ending, await late_ending):
                 assert first is not None
                 assert first.id == "1"
         other_ending = asyncio.create_task(elsewhere.next())
-        assert await told(elsewhere, 1) == {"status": "queued", "position": 1}
+        assert await told(elsewhere, 1) == {**QUEUED, "position": 1}
         run_id = elsewhere.response.headers["x-run-id"]
         assert (await other.post(f"/v1/runs/{run_id}/cancel")).status_code == 200
         await other_ending

@@ -100,6 +100,8 @@ RUN = {
     "metadata": {},
     "status": "idle",
     "priority": "interactive",
+    "position": None,
+    "waitReason": None,
     "error": None,
     "streamId": None,
     "invocationId": None,

@@ -32,7 +32,7 @@ from runyard.db.deaths import bury
 from runyard.db.depth import take_census
 from runyard.db.engine import Database
 from runyard.db.groups import queued_groups
-from runyard.db.limits import Limits
+from runyard.db.limits import Limits, running_now, running_of_tenants
 from runyard.db.locks import lock_owned
 from runyard.db.migrate import upgrade
 from runyard.db.positions import queue_positions
@@ -80,6 +80,13 @@ async def groups(connection: Any) -> object:
 async def groups_under_limits(connection: Any) -> object:
     limits = Limits(per_user=1, per_tenant=RUNS, per_agent={"agent-1": RUNS})
     return await queued_groups(connection, ["queue-0"], list(AGENTS), limits)
+
+
+async def counts_of_what_runs(connection: Any) -> None:
+    limits = Limits(per_user=1, per_tenant=1, per_agent={"agent-1": 1})
+    running = await running_now(connection, limits, ["tenant-1", TENANT])
+    assert (running.by_tenant["tenant-1"] > 0, running.by_agent["agent-1"] > 0) == (True, True)
+    assert (await running_of_tenants(connection, ["tenant-1"])).keys() == {"tenant-1"}
 
 
 async def claim_under_limits(connection: Any) -> None:
@@ -195,6 +202,7 @@ EXPECTED: dict[Work, set[str]] = {
         "ix_agent_runs_running_user",
         "ix_agent_runs_running_agent",
     },
+    counts_of_what_runs: {"ix_agent_runs_running_user", "ix_agent_runs_running_agent"},
     claim_under_limits: {"ix_agent_runs_user_claim", "ix_agent_runs_running_user", "ix_agent_runs_running_agent"},
     claim: {"ix_agent_runs_claim", "ix_agent_inputs_unfolded"},
     held_by_worker: {"ix_agent_runs_worker"},

@@ -7,7 +7,9 @@ from tests.contract.store import (
     AT,
     CALLS,
     OWNER,
+    TENANT,
     TOTALS,
+    USER,
     accepted,
     assistant_turn,
     claimed,
@@ -249,10 +251,17 @@ async def test_a_call_knows_its_place_among_those_of_its_kind(database: Database
     runs = [await accepted(database, at=AT + number) for number in range(POSITION_MAX + 1)]
     streams = [(await run_and_invocation(database, run.id))[1].stream_id for run in runs]
     found = await database.read(queue_positions, [streams[0], streams[1], streams[-2], streams[-1], "st_none"])
-    assert found == {streams[0]: 1, streams[1]: 2, streams[-2]: POSITION_MAX, streams[-1]: POSITION_MAX}
+    assert {stream: place.position for stream, place in found.items()} == {
+        streams[0]: 1,
+        streams[1]: 2,
+        streams[-2]: POSITION_MAX,
+        streams[-1]: POSITION_MAX,
+    }
+    place = found[streams[0]]
+    assert (place.queue, place.agent, place.tenant_id, place.user_id) == ("default", "researcher", TENANT, USER)
     await claimed(database, registered(database_url))
     found = await database.read(queue_positions, streams)
-    assert (streams[0] in found, found[streams[1]]) == (False, 1)
+    assert (streams[0] in found, found[streams[1]].position) == (False, 1)
 
 
 async def test_a_healthy_database_can_be_written(database: Database) -> None:

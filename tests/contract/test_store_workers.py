@@ -81,9 +81,9 @@ async def test_a_worker_that_holds_a_run_cannot_leave(database: Database, databa
 
 async def test_agents_are_known_by_their_manifests(database: Database, database_url: str) -> None:
     began = now_ms()
-    registered(database_url, manifests=manifests(researcher="v1", poet="p1"))
+    worker = registered(database_url, manifests=manifests(researcher="v1", poet="p1"))
     first, living = await database.read(reads.agents_known, seen_since=began)
-    assert living == [{"researcher": "v1", "poet": "p1"}]
+    assert living == {worker: {"researcher": "v1", "poet": "p1"}}
     assert [(item.agent, item.version) for item in first] == [("poet", "p1"), ("researcher", "v1")]
     registered(database_url, manifests=manifests(researcher="v1"))
     registered(database_url, manifests=manifests(researcher="v2"))
@@ -108,7 +108,7 @@ async def test_a_worker_that_left_no_longer_serves(database: Database, database_
         unregister(connection, worker)
     known, living = await database.read(reads.agents_known, seen_since=0)
     assert [item.agent for item in known] == ["researcher"]
-    assert living == []
+    assert living == {}
 
 
 def test_an_id_registers_once(database_url: str, engine: sa.Engine) -> None:

@@ -101,6 +101,12 @@ def test_json_is_a_line_a_frame(capsys: pytest.CaptureFixture[str]) -> None:
         ("status", '{"status":"running"}', None),
         ("status", '{"status":"queued","position":3}', "* waiting for a worker, number 3 in line"),
         ("status", '{"status":"queued"}', "* waiting for a worker"),
+        (
+            "status",
+            '{"status":"queued","position":1,"waitReason":"user_limit"}',
+            "* waiting for a worker, number 1 in line: as many of the user's runs run as may",
+        ),
+        ("status", '{"status":"queued","waitReason":"of_a_later_version"}', "* waiting for a worker"),
         ("status", '{"status":"retrying","waitMs":1500}', "* the model is asked again in 1.5 s"),
         ("status", '{"status":"running","trimmed":{"fromSeq":3,"toSeq":9}}', "* frames 3 to 9 are no longer kept"),
         ("queued", '{"runId":"run_1","queued":1}', "* the run is at work, and reads this at its next step"),

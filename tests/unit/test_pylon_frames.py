@@ -56,6 +56,7 @@ def test_what_is_encoded_is_decoded(frames: list[Frame]) -> None:
 def test_text_has_no_event_and_a_call_is_told_when_it_has_ended() -> None:
     call = {"id": "toolu_1", "name": "lookup", "input": {"q": 1}}
     frames = [
+        event(0, "status", {"status": "queued", "position": 3}),
         event(1, "status", {"status": "running"}),
         event(2, "message", {"seq": 1, "role": "user"}),
         event(3, "thinking", "hm"),

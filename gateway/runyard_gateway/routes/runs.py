@@ -82,7 +82,10 @@ async def get_run(gateway: Gateway, request: Request, principal: Principal) -> R
         raise run_not_found(request)
     run, invocation, inputs = found
     stream_id = None if invocation is None else invocation.stream_id
-    return json_answer(run_view(run, stream_id=stream_id, waiting=inputs))
+    standing = None
+    if run.status is RunStatus.QUEUED and stream_id is not None:
+        standing = (await gateway.standings.of([stream_id])).get(stream_id)
+    return json_answer(run_view(run, stream_id=stream_id, waiting=inputs, standing=standing))
 
 
 async def create_run(gateway: Gateway, request: Request, principal: Principal) -> Response:

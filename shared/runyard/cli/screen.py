@@ -126,6 +126,14 @@ def summary(result: Result) -> str:
     return printable(f"{result.status}{why}: {result.steps} steps{tokens} ({result.run_id})")
 
 
+_WAIT_REASONS = {
+    "no_worker": ": none that lives has this agent",
+    "agent_limit": ": as many runs of the agent run as may",
+    "tenant_limit": ": as many of the tenant's runs run as may",
+    "user_limit": ": as many of the user's runs run as may",
+}
+
+
 def _status(frame: Status) -> str | None:
     data: dict[str, Any] = frame.data
     if "trimmed" in data:
@@ -135,7 +143,8 @@ def _status(frame: Status) -> str | None:
             return f"* the model is asked again in {data.get('waitMs', 0) / 1000:.1f} s"
         case "queued":
             place = "" if frame.position is None else f", number {frame.position} in line"
-            return f"* waiting for a worker{place}"
+            reason = _WAIT_REASONS.get(data.get("waitReason", ""), "")
+            return f"* waiting for a worker{place}{reason}"
     return None
 
 

@@ -89,13 +89,17 @@ async def take_census(connection: AsyncConnection, *, seen_since: int) -> Census
         Load(**{**row._mapping, "status": RunStatus(row.status), "priority": Priority(row.priority)})
         for row in await connection.execute(_loads)
     ]
-    rows = [
-        WorkerRow(**{**row._mapping, "queues": tuple(row.queues), "agents": tuple(row.agents)})
-        for row in await connection.execute(_workers)
-    ]
+    rows = await read_workers(connection)
     manifests = await connection.execute(_manifests, {"seen_since": seen_since})
     queues = {row.manifest["queue"] for row in manifests}
     return Census(loads=tuple(loads), workers=tuple(rows), queues=tuple(sorted(queues)))
+
+
+async def read_workers(connection: AsyncConnection) -> list[WorkerRow]:
+    return [
+        WorkerRow(**{**row._mapping, "queues": tuple(row.queues), "agents": tuple(row.agents)})
+        for row in await connection.execute(_workers)
+    ]
 
 
 async def read_beats(connection: AsyncConnection) -> dict[WorkerId, int]:

@@ -2,7 +2,8 @@
 can leak.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -46,6 +47,11 @@ _by_tenant = (
     .where(agent_runs.c.status == RUNNING, agent_runs.c.tenant_id.in_(sa.bindparam("tenants", expanding=True)))
     .group_by(agent_runs.c.tenant_id)
 )
+_by_user = (
+    sa.select(agent_runs.c.tenant_id, agent_runs.c.user_id, sa.func.count().label("runs"))
+    .where(agent_runs.c.status == RUNNING, agent_runs.c.tenant_id.in_(sa.bindparam("tenants", expanding=True)))
+    .group_by(agent_runs.c.tenant_id, agent_runs.c.user_id)
+)
 _lock = sa.select(sa.func.pg_advisory_xact_lock(_LOCKS, sa.func.hashtext(sa.bindparam("name"))))
 
 
@@ -70,9 +76,31 @@ async def full_agents(connection: AsyncConnection, limits: Limits) -> set[str]:
 
 
 async def running_of_tenants(connection: AsyncConnection, tenants: Sequence[str]) -> dict[str, int]:
-    """How many runs of each run now; who has none is not named."""
+    """How many runs of each run now; one that has none is not named."""
     running = await connection.execute(_by_tenant, {"tenants": list(tenants)})
     return {row.tenant_id: row.runs for row in running}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Running:
+    """How many runs run now, of those that were asked about; a user is named with their tenant."""
+
+    by_user: Counter[tuple[str, str]] = field(default_factory=Counter)
+    by_tenant: Counter[str] = field(default_factory=Counter)
+    by_agent: Counter[str] = field(default_factory=Counter)
+
+
+async def running_now(connection: AsyncConnection, limits: Limits, tenants: Collection[str]) -> Running:
+    """What counts against these limits of what runs, of these tenants; without a limit nothing is counted."""
+    running = Running()
+    if limits.per_agent:
+        for row in await connection.execute(_by_agent, {"agents": list(limits.per_agent)}):
+            running.by_agent[row.agent] = row.runs
+    if limits.per_user is not None or limits.per_tenant is not None:
+        for row in await connection.execute(_by_user, {"tenants": list(tenants)}):
+            running.by_user[row.tenant_id, row.user_id] = row.runs
+            running.by_tenant[row.tenant_id] += row.runs
+    return running
 
 
 async def lock_limits(

@@ -1,6 +1,8 @@
 """Where calls stand that wait for a worker."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -11,7 +13,20 @@ POSITION_MAX = 100
 """From here on a position is only a lower bound: what is counted does not grow with the backlog."""
 
 
-def _statement() -> sa.Select[tuple[str, int]]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """A queued call. `position`: 1 for the one that is next, up to `POSITION_MAX`; counted are those of the same queue,
+    agent and tenant, in the order in which they are claimed.
+    """
+
+    queue: str
+    agent: str
+    tenant_id: str
+    user_id: str
+    position: int
+
+
+def _statement() -> sa.Select[Any]:
     ahead = agent_runs.alias("ahead")
     counted = (
         sa.select(sa.literal_column("1").label("one"))
@@ -28,7 +43,14 @@ def _statement() -> sa.Select[tuple[str, int]]:
     )
     position = sa.select(sa.func.count()).select_from(counted).scalar_subquery()
     return (
-        sa.select(agent_invocations.c.stream_id, position.label("position"))
+        sa.select(
+            agent_invocations.c.stream_id,
+            agent_runs.c.queue,
+            agent_runs.c.agent,
+            agent_runs.c.tenant_id,
+            agent_runs.c.user_id,
+            position.label("position"),
+        )
         .join(agent_runs, agent_runs.c.id == agent_invocations.c.run_id)
         .where(
             agent_invocations.c.stream_id.in_(sa.bindparam("streams", expanding=True)),
@@ -41,10 +63,11 @@ def _statement() -> sa.Select[tuple[str, int]]:
 _positions = _statement()
 
 
-async def queue_positions(connection: AsyncConnection, stream_ids: Sequence[str]) -> dict[str, int]:
-    """Of those streams whose runs are queued: 1 for the one that is next, up to `POSITION_MAX`.
-
-    Counted are the queued runs of the same queue, agent and tenant, in the order in which they are claimed.
-    """
-    rows = await connection.execute(_positions, {"streams": list(stream_ids)})
-    return {row.stream_id: row.position for row in rows}
+async def queue_positions(connection: AsyncConnection, stream_ids: Sequence[str]) -> dict[str, Place]:
+    """By stream, of those whose runs are queued."""
+    places = {}
+    for row in await connection.execute(_positions, {"streams": list(stream_ids)}):
+        columns = dict(row._mapping)
+        stream_id = columns.pop("stream_id")
+        places[stream_id] = Place(**columns)
+    return places

@@ -20,6 +20,7 @@ from runyard.db.tables import (
     agent_runs,
     workers,
 )
+from runyard.ids import WorkerId
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -222,15 +223,17 @@ async def invocations_by_stream(connection: AsyncConnection, stream_ids: Sequenc
     return {row.stream_id: Invocation(**row._mapping) for row in await connection.execute(statement)}
 
 
-async def agents_known(connection: AsyncConnection, *, seen_since: int) -> tuple[list[Manifest], list[dict[str, str]]]:
-    """Manifests seen since then, newest first, and the agents (name to version) of each living worker."""
+async def agents_known(
+    connection: AsyncConnection, *, seen_since: int
+) -> tuple[list[Manifest], dict[WorkerId, dict[str, str]]]:
+    """Manifests seen since then, newest first, and the agents (name to version) of each worker that has a row."""
     manifests = await connection.execute(
         sa.select(agent_manifests)
         .where(agent_manifests.c.last_seen >= seen_since)
         .order_by(agent_manifests.c.agent, agent_manifests.c.last_seen.desc(), agent_manifests.c.first_seen.desc())
     )
-    living = await connection.execute(sa.select(workers.c.agents))
-    return [Manifest(**row._mapping) for row in manifests], [row.agents for row in living]
+    registered = await connection.execute(sa.select(workers.c.id, workers.c.agents))
+    return [Manifest(**row._mapping) for row in manifests], {row.id: row.agents for row in registered}
 
 
 _lock_no_row = sa.select(workers.c.id).where(sa.false()).with_for_update()

@@ -11,6 +11,7 @@
  *   status       the last one told, null before the first; whatever the agent says or does after it makes it "running"
  *   retry        {model, attempt, waitMs} while the status is "retrying": what is tried next, and how long after
  *   position     its place among the calls that wait for a worker, while it is told
+ *   waitReason   why its turn does not come, while that is told
  *   steered      ids of the inputs that the transcript has taken in
  *   isWithdrawn  output was taken back that the agent has not made up for yet
  *   outcome      the invocation's end, null before it
@@ -22,6 +23,7 @@ export const NOTHING_SEEN = Object.freeze({
   status: null,
   retry: null,
   position: null,
+  waitReason: null,
   steered: Object.freeze([]),
   isWithdrawn: false,
   parts: Object.freeze([]),
@@ -42,7 +44,7 @@ const NOT_AT_WORK = new Set(["status", "rewind", "queued", "result", "error"]);
 
 /** It says or does something: what it waited for before is over. */
 function atWork(state) {
-  return state.status === "running" ? state : { ...state, status: "running", retry: null, position: null };
+  return state.status === "running" ? state : { ...state, status: "running", retry: null, position: null, waitReason: null };
 }
 
 function apply(state, event, data, seq, isNumbered) {
@@ -78,8 +80,8 @@ function apply(state, event, data, seq, isNumbered) {
   }
 }
 
-function told(state, { status, position = null, ...retry }) {
-  return { ...state, status, position, retry: status === "retrying" ? retry : null };
+function told(state, { status, position = null, waitReason = null, ...retry }) {
+  return { ...state, status, position, waitReason, retry: status === "retrying" ? retry : null };
 }
 
 /** One without a number takes nothing back: the gateway begins a new reader's stream with it. */

@@ -6,6 +6,13 @@ import { durationWords } from "./words.js";
 const WITHDRAWN = "Unfinished output was withdrawn. The agent goes on from its last saved step.";
 const NO_WORKER = "No worker that has this agent is alive: the run waits for one.";
 
+const WAIT_REASONS = {
+  no_worker: NO_WORKER,
+  agent_limit: "As many runs of this agent run as may.",
+  tenant_limit: "As many of your organization's runs run as may.",
+  user_limit: "As many of your runs run as may.",
+};
+
 /**
  * @param {object} props
  * @param {string} props.standing see `../conversation/standing.js`
@@ -30,8 +37,7 @@ export function Progress({ standing, frames, connection, hasWorkers, isWriting }
 function standingWords({ standing, frames, hasWorkers, isWriting }) {
   switch (standing) {
     case "queued":
-      if (!hasWorkers) return `Queued. ${NO_WORKER}`;
-      return frames.position === null ? "Queued" : `Queued, number ${frames.position} in line`;
+      return queuedWords(frames, hasWorkers);
     case "between":
       return `Its worker has left it. ${hasWorkers ? "Another one goes on with it." : NO_WORKER}`;
     case "stopping":
@@ -43,6 +49,13 @@ function standingWords({ standing, frames, hasWorkers, isWriting }) {
     default:
       return standing; // as the stream told it
   }
+}
+
+function queuedWords({ position, waitReason }, hasWorkers) {
+  if (!hasWorkers) return `Queued. ${NO_WORKER}`;
+  const place = position === null ? "Queued" : `Queued, number ${position} in line`;
+  const reason = WAIT_REASONS[waitReason];
+  return reason ? `${place}. ${reason}` : place;
 }
 
 /** The first attempt is another model's: those before it have failed. */
