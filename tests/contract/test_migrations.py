@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from tests.databases import POSTGRES
+from tests.databases import POSTGRES, SQLITE
 
 from runyard.db import migrate
 from runyard.db.engine import sync_engine
@@ -26,6 +28,9 @@ SCRIPTS = ScriptDirectory.from_config(migrate._config())
 HEAD = SCRIPTS.get_current_head()
 ALL = f"done {len(list(SCRIPTS.walk_revisions()))}"
 SCRIPT = Path(__file__).with_name("migrating.py")
+UPGRADES = Path(__file__).parents[2] / "docs/upgrade.md"
+BEFORE = "0006"
+"""What the version before this one migrates to (`tests/previous`)."""
 
 
 class Process:
@@ -97,6 +102,19 @@ def test_of_five_processes_that_start_together_one_migrates(empty_database_url: 
     assert revision(empty_database_url) == HEAD
 
 
+@pytest.mark.parametrize("empty_database_url", [SQLITE], indirect=True)
+def test_a_new_file_that_another_process_writes_is_waited_for(
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite itself does not wait before it changes the file to WAL."""
+    with contextlib.closing(sqlite3.connect(sa.make_url(empty_database_url).database, isolation_level=None)) as other:
+        other.execute("CREATE TABLE something (x)")
+        other.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr("runyard.db.engine.time.sleep", lambda _: other.execute("COMMIT"))
+        with connection_to(empty_database_url) as connection:
+            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
+
+
 def test_others_take_over_from_one_that_is_killed(empty_database_url: str) -> None:
     with (
         processes(empty_database_url, 1, until="CREATE TABLE agent_runs") as [first],
@@ -135,6 +153,25 @@ def test_the_migrations_make_what_the_code_declares(migrated_url: str) -> None:
     """alembic compares tables and columns, `shape` also checks and the conditions of indexes."""
     with connection_to(migrated_url) as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        migrated = shape(connection)
+        metadata.drop_all(connection)
+        metadata.create_all(connection)
+        assert migrated == shape(connection)
+
+
+def test_indexes_that_were_made_beforehand_are_left(empty_database_url: str) -> None:
+    """Those that the page on upgrades names, by its own words, on what the version before left behind."""
+    statements = re.findall(r"CREATE INDEX CONCURRENTLY [^;]+", UPGRADES.read_text())
+    assert len(statements) >= 3
+    config = migrate._config()
+    with connection_to(empty_database_url) as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, BEFORE)
+        for statement in statements:
+            connection.execute(sa.text(statement.replace("CONCURRENTLY ", "")))
+        connection.commit()
+    upgrade(empty_database_url)
+    with connection_to(empty_database_url) as connection:
         migrated = shape(connection)
         metadata.drop_all(connection)
         metadata.create_all(connection)

@@ -8,6 +8,7 @@ link; a failure of the commit itself leaves the outcome unknown and is told as `
 import asyncio
 import contextlib
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -26,6 +27,7 @@ Work = Callable[Concatenate[AsyncConnection, P], Awaitable[T]]
 SQLITE_BUSY_TIMEOUT_MS = 10_000
 """How long a SQLite writer waits for another process's transaction before it fails as unavailable."""
 
+WAL_RETRY_S = 0.02
 POOL_WAIT_S = 10
 
 SQLITE_AWAY = {
@@ -99,7 +101,7 @@ def _configure_sqlite(engine: sa.Engine, busy_timeout_ms: int) -> None:
         connection.isolation_level = None
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout = {busy_timeout_ms}")
-        cursor.execute("PRAGMA journal_mode = WAL")
+        _use_wal(cursor, busy_timeout_ms)
         cursor.execute("PRAGMA synchronous = NORMAL")  # in WAL safe against a crash of the process
         cursor.execute("PRAGMA foreign_keys = ON")
         cursor.close()
@@ -108,6 +110,23 @@ def _configure_sqlite(engine: sa.Engine, busy_timeout_ms: int) -> None:
     def _begin(connection: sa.Connection) -> None:
         read_only = connection.get_execution_options().get("runyard_read", False)
         connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+def _use_wal(cursor: Any, busy_timeout_ms: int) -> None:
+    """SQLite refuses the change at once while another process writes: it does not wait for the lock that this takes.
+
+    So of many processes that open a new file together some would fail. One that is in WAL already is not changed.
+    """
+    deadline = time.monotonic() + busy_timeout_ms / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        else:
+            return
+        time.sleep(WAL_RETRY_S)
 
 
 class Database:
