@@ -107,9 +107,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) == len(pairs):
         return made
-    names = [name for name, _ in pairs]
     ambiguous = _Ambiguous(made)
-    ambiguous.twice = next(name for at, name in enumerate(names) if name in names[:at])
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            ambiguous.twice = name
+            break
+        seen.add(name)
     return ambiguous
 
 

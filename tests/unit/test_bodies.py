@@ -114,6 +114,11 @@ def test_what_two_readers_would_read_differently_is_named(body: bytes, fields: l
     assert fields_refused(body) == fields
 
 
+def test_a_name_given_twice_is_found_among_as_many_as_a_body_holds() -> None:
+    names = [f'"{at}":0' for at in range(100_000)]  # looked for pair by pair it would hold the gateway for minutes
+    assert fields_refused(f"{{{','.join([*names, names[-1]])}}}".encode()) == ["99999"]
+
+
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"x":', "}")])
 def test_how_deep_a_body_may_be(opening: str, closing: str) -> None:
     def nested(levels: int) -> bytes:
