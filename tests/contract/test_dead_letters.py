@@ -103,6 +103,15 @@ async def test_all_means_all_however_many(broker: Broker, monkeypatch: pytest.Mo
     await settled(broker, ready=4)
 
 
+async def test_all_are_those_that_there_are_also_while_they_die_again(broker: Broker) -> None:
+    bodies = [a_message(broker, **STRANGE)] * 5
+    await died(broker, *bodies)
+    async with listening(broker.url, broker.prefix, slots=2):
+        with letters_of(broker) as letters:
+            assert await asyncio.to_thread(letters.requeue, "default", None) == len(bodies)
+        await settled(broker, dead=len(bodies))
+
+
 async def test_a_queue_that_is_not_there_holds_nothing(broker: Broker) -> None:
     with letters_of(broker) as letters:
         assert letters.listed("elsewhere") == []

@@ -207,18 +207,18 @@ class _RabbitmqDeadLetters:
     def _fetched(
         self, channel: BlockingChannel, queue: str, limit: int | None
     ) -> Iterator[tuple[int, DeadLetter, bytes]]:
+        """Those that are there now: one that is put back may die again at once, and none is fetched twice."""
         name = xq_name(queue_name(self._prefix, queue))
-        fetched = 0
-        while limit is None or fetched < limit:
-            try:
-                method, properties, body = channel.basic_get(name)
-            except pika.exceptions.ChannelClosedByBroker as error:
-                if error.reply_code != pika.spec.NOT_FOUND:
-                    raise
-                return
+        try:
+            there = channel.queue_declare(name, passive=True).method.message_count
+        except pika.exceptions.ChannelClosedByBroker as error:
+            if error.reply_code != pika.spec.NOT_FOUND:
+                raise
+            return
+        for _ in range(there if limit is None else min(there, limit)):
+            method, properties, body = channel.basic_get(name)
             if method is None:
                 return
-            fetched += 1
             yield method.delivery_tag, _letter(body, queue=queue, key=None, since_ms=_died_ms(properties)), body
 
     @contextlib.contextmanager
