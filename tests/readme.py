@@ -1,4 +1,4 @@
-"""The blocks of code that the README and other pages show, from the files themselves."""
+"""The blocks of code that the README and other pages show, from the files themselves; their tables, too."""
 
 import re
 from pathlib import Path
@@ -9,6 +9,22 @@ README = (ROOT / "README.md").read_text()
 
 def blocks(language: str, page: str = "README.md") -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def files(page: str) -> dict[str, str]:
+    """Of a page whose Python blocks are all files: each by the path that its first line has."""
+    named = [(re.match(r"# ([\w/]+\.py)\n", source), source) for source in blocks("python", page)]
+    assert [source for name, source in named if name is None] == []
+    return {name[1]: source for name, source in named if name is not None}
+
+
+def tables(page: str) -> list[list[list[str]]]:
+    """The rows of each table, its head first, as cells."""
+    found = re.findall(r"(?:^\|.*\n)+", (ROOT / page).read_text(), re.MULTILINE)
+    return [
+        [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in (head, *rows)]
+        for head, _, *rows in (table.splitlines() for table in found)
+    ]
 
 
 def documented_agent() -> str:

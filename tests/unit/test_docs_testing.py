@@ -1,10 +1,9 @@
 """docs/testing.md and the README's test: every block runs, as a reader would put it into files."""
 
-import re
 from pathlib import Path
 
 import pytest
-from tests.readme import blocks, documented_agent, documented_test
+from tests.readme import documented_agent, documented_test, files
 
 pytest_plugins = ["pytester"]
 
@@ -12,7 +11,7 @@ PAGE = "docs/testing.md"
 
 
 def test_every_block_of_the_page_runs(pytester: pytest.Pytester) -> None:
-    sources = {re.match(r"# (\S+)\n", source)[1]: source for source in blocks("python", PAGE)}  # type: ignore[index]
+    sources = files(PAGE)
     assert {"agents/support.py", "tests/conftest.py"} < set(sources)
     for name, source in sources.items():
         path = pytester.path / name.replace("tests/", "checks/")  # this process has a package `tests` already
