@@ -3,11 +3,12 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
+from pika.exceptions import ChannelClosedByBroker
 from tests.contract.listening import listening, sent
-from tests.contract.queue_sides import Broker
+from tests.contract.queue_sides import Broker, RabbitmqSide, RedisSide, on_rabbitmq, on_redis
 from tests.contract.store import registered
 from tests.contract.test_queue_consuming import a_message, settled
 from typer.testing import CliRunner
@@ -16,12 +17,15 @@ from runyard.cli import dead as command
 from runyard.cli.command import app
 from runyard.clock import now_ms
 from runyard.errors import StartError
+from runyard.queue import broker as brokers
 from runyard.queue import dead
 from runyard.queue.dead import DeadLetters, dead_letters
 from runyard.queue.depth import BrokerAwayError
+from runyard.queue.redis_broker import WakingRedisBroker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.services, pytest.mark.usefixtures("impatient")]
 
+DAY_MS = 86_400_000
 STRANGE = {"actor_name": "somebody_elses"}
 
 
@@ -117,6 +121,35 @@ async def test_a_queue_that_is_not_there_holds_nothing(broker: Broker) -> None:
         assert letters.listed("elsewhere") == []
         assert letters.requeue("elsewhere", None) == letters.drop("elsewhere", None) == 0
         assert letters.listed("default") == []
+
+
+@on_redis
+async def test_redis_lets_go_of_them_after_seven_days(broker: Broker) -> None:
+    await died(broker, b"old $ID", b"young $ID")
+    assert isinstance(broker.side, RedisSide)
+    with letters_of(broker) as letters:
+        old, young = [letter.id for letter in letters.listed("default")]
+        key = f"{broker.side.namespace}:{broker.side.name}.XQ"
+        broker.side.client.zadd(key, {old: now_ms() - 7 * DAY_MS - 1_000, young: now_ms() - 7 * DAY_MS + 60_000})
+        sender = brokers.connect(broker.url, prefix=broker.prefix)
+        assert isinstance(sender, WakingRedisBroker)
+        sender.maintenance_chance = 1_000_000  # in a million: with every command
+        sender.do_qsize(broker.side.name)
+        sender.close()
+        assert [letter.id for letter in letters.listed("default")] == [young]
+    assert broker.side.client.hlen(f"{key}.msgs") == 1
+
+
+@on_rabbitmq
+async def test_rabbitmq_lets_go_of_them_after_seven_days(broker: Broker) -> None:
+    """An argument of the queue: whoever declares it with another one is refused."""
+    await died(broker, b"no message")
+    assert isinstance(broker.side, RabbitmqSide)
+    for days, refused in ((7, False), (6, True)):
+        channel = broker.side.connection.channel()
+        arguments = {"x-message-ttl": days * DAY_MS}
+        with pytest.raises(ChannelClosedByBroker) if refused else nullcontext():
+            channel.queue_declare(f"{broker.side.name}.XQ", durable=True, arguments=arguments)
 
 
 def test_a_broker_that_is_away_is_told(broker: Broker) -> None:

@@ -6,8 +6,11 @@ import pytest
 from tests.clients.answer import is_terminal
 from tests.clients.api import Api
 from tests.integration.fixtures import on_sqlite
+from tests.integration.processes import eventually
 from tests.integration.stack import Stack
-from tests.standin import hold, says
+from tests.standin import By, calls, hold, says
+
+from runyard.db.tables import metadata
 
 pytestmark = [pytest.mark.anyio, on_sqlite]
 
@@ -164,6 +167,41 @@ async def test_an_erased_run_is_as_unknown_as_none(stack: Stack) -> None:
     assert (await api.get(f"/v1/streams/{run['streamId']}")).json()["error"]["code"] == "STREAM_NOT_FOUND"
     assert (await api.call("DELETE", path)).status_code == 404
     assert (await api.get("/v1/runs")).json()["items"] == []
+
+
+@pytest.mark.parametrize("at_work", [False, True])
+async def test_nothing_of_an_erased_run_is_left(stack: Stack, unique: str, at_work: bool) -> None:
+    """Not a word of it in any table, nor its stream in Redis: only its id, for the feed."""
+    end = [hold(unique)] if at_work else []
+    stack.standin.answers(calls("charge", {"order": unique}), says(f"about {unique}", *end), by=By.TURN)
+    api = stack.gateway.user()
+    headers = {"Idempotency-Key": unique}
+    started = (await api.post("/v1/agents/clerk/runs", {"input": unique, "title": unique}, headers=headers)).json()
+    if at_work:
+        await stack.standin.gate(unique).reached()
+    else:
+        await api.settled(started["invocationId"])
+    assert {"agent_runs", "agent_messages", "agent_inputs"} <= left_in_tables(stack, unique, started["runId"])
+    assert (await api.call("DELETE", f"/v1/runs/{started['runId']}?force")).status_code == 204
+    assert left_in_tables(stack, unique, started["streamId"], started["invocationId"]) == set()
+    assert left_in_tables(stack, started["runId"]) == {"agent_deletions"}
+    await eventually(lambda: not left_in_redis(stack, started["streamId"]), "end of its stream in Redis")
+
+
+def left_in_tables(stack: Stack, *words: str) -> set[str]:
+    return {
+        table.name
+        for table in metadata.sorted_tables
+        for row in stack.execute(f"SELECT * FROM {table.name}")
+        if any(word in repr(row) for word in words)
+    }
+
+
+def left_in_redis(stack: Stack, stream_id: str) -> list[bytes]:
+    """Keys that are its own, or that name it."""
+    keys = [key for key in stack.redis.scan_iter(f"{stack.backing.prefix}:*") if stream_id.encode() in key]
+    finished = f"{stack.backing.prefix}:streams:finished"
+    return keys + [stream for stream in stack.redis.zrange(finished, 0, -1) if stream == stream_id.encode()]
 
 
 async def test_a_run_at_work_is_erased_by_force_only(stack: Stack, unique: str) -> None:
