@@ -53,9 +53,10 @@ def of_run(run_id: str, invocation_id: str | None) -> None:
 
 
 async def _answered(endpoint: Endpoint, request: Request, span: Span) -> ASGIApp:
-    trace_id = traces.current_trace_id()
-    names = {} if trace_id is None else {"trace_id": trace_id}
-    with structlog.contextvars.bound_contextvars(**names):
+    names = {"request_id": request_id_of(request)}
+    if (trace_id := traces.current_trace_id()) is not None:
+        names["trace_id"] = trace_id
+    with structlog.contextvars.bound_contextvars(**names):  # of all that is logged until the answer begins
         try:
             answer = await endpoint(request)
         except Exception as error:

@@ -264,7 +264,8 @@ async def test_no_log_holds_what_anybody_wrote(stack: Stack, watched: Watched, u
 
 async def test_every_change_of_a_run_is_one_line_that_names_it(stack: Stack, watched: Watched, api: Api) -> None:
     stack.standin.answers(says("Well."))
-    result = await api.run("relay")
+    response = await api.post("/v1/agents/relay/runs", {"input": "go"}, headers={"Prefer": "wait=30"})
+    result = response.json()
     lines = [
         line
         for process in (watched.gateway.process, watched.worker)
@@ -273,6 +274,7 @@ async def test_every_change_of_a_run_is_one_line_that_names_it(stack: Stack, wat
     ]
     assert [line["event"] for line in lines] == ["run queued", "run claimed", "run settled"]
     assert {line["invocation_id"] for line in lines} == {result["invocationId"]}
+    assert lines[0]["request_id"] == response.headers["x-request-id"]
     [worker] = watched.worker.events("worker registered")
     assert [(line.get("generation"), line.get("worker_id")) for line in lines[1:]] == [(1, worker["worker_id"])] * 2
 

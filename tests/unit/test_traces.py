@@ -188,7 +188,7 @@ async def test_a_request_is_beneath_its_callers_span_and_named_by_its_route(span
     assert SECRET not in span.to_json()
     assert seen == {
         "carried": {"traceparent": f"00-{TRACE_ID}-{span_id(span)}-01"},
-        "logged": {"trace_id": TRACE_ID},
+        "logged": {"request_id": "req_1", "trace_id": TRACE_ID},
     }
     assert structlog.contextvars.get_contextvars() == {}
 
@@ -223,5 +223,5 @@ async def test_a_callers_trace_is_carried_on_where_nobody_exports() -> None:
     """The workers may."""
     seen = await serve(Response(), traceparent=TRACEPARENT)
     assert seen["carried"] == {"traceparent": TRACEPARENT}
-    assert seen["logged"] == {"trace_id": TRACE_ID}
-    assert (await serve(Response()))["carried"] is None
+    assert seen["logged"] == {"request_id": "req_1", "trace_id": TRACE_ID}
+    assert await serve(Response()) == {"carried": None, "logged": {"request_id": "req_1"}}
