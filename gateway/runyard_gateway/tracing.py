@@ -53,7 +53,7 @@ def of_run(run_id: str, invocation_id: str | None) -> None:
 
 
 async def _answered(endpoint: Endpoint, request: Request, span: Span) -> ASGIApp:
-    names = {"request_id": request_id_of(request)}
+    names: dict[str, str] = {"request_id": request_id_of(request)}
     if (trace_id := traces.current_trace_id()) is not None:
         names["trace_id"] = trace_id
     with structlog.contextvars.bound_contextvars(**names):  # of all that is logged until the answer begins
