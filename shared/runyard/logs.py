@@ -9,8 +9,9 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 QUIET_LIBRARIES = ("aiosqlite", "alembic", "asyncio", "dramatiq", "httpx2", "opentelemetry", "sqlalchemy", "uvicorn")
 """Their own info records tell of each connection and each request; ours tell of each change of state."""
 
-SILENT_LIBRARIES = ("pika",)
-"""Raises what it logs, after telling it four times with tracebacks."""
+SILENT_LIBRARIES = ("opentelemetry.trace", "pika")
+"""The first writes into its warnings what is wrong with the trace headers that anybody may send. The other raises what
+it logs, after telling it four times with tracebacks."""
 
 OURS = ("agent", "runyard", "runyard_agents", "runyard_gateway", "runyard_workers")
 """Whose debug records are shown, those of agent files and of `RunContext.log` ("agent") among them. Libraries write

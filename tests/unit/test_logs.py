@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from runyard import logs
+from runyard import logs, traces
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +96,15 @@ def test_libraries_speak_from_warnings_on(library: str, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("library", logs.SILENT_LIBRARIES)
-def test_what_a_library_raises_it_does_not_log_as_well(library: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_some_libraries_never_speak(library: str, capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("worker", "debug", json=True)
     logging.getLogger(f"{library}.part").error("hidden")
+    assert capsys.readouterr().err == ""
+
+
+def test_trace_headers_that_strangers_make_up_are_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("gateway", "debug", json=True)
+    for tracestate in ("no member: a prompt", "x" * 10_000, ",".join(f"k{number}=1" for number in range(33))):
+        traces.beneath({"traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "tracestate": tracestate})
+    traces.beneath({"traceparent": "x" * 10_000})
     assert capsys.readouterr().err == ""
