@@ -114,14 +114,19 @@ async def test_a_cancel_waits_for_the_end(gateway: ScriptedGateway) -> None:
         "cancelled": False,
     }
     dropped = [{"id": "in_1", "text": "later", "at": "2026-11-30T06:00:00.000Z"}]
-    gateway.answers = [told(202, {**asked, "dropped": dropped}), told(200, result("half", status="cancelled"))]
+    gateway.answers = [
+        told(202, {**asked, "dropped": dropped}),
+        lost(),
+        told(200, result("half", status="cancelled")),
+    ]
     done = await gateway.client().cancel("run_1", wait_s=30)
     assert (done.status, done.cancelled, done.cancel_requested, done.text) == ("cancelled", True, False, "half")
     assert [item.text for item in done.dropped] == ["later"]
     gateway.answers = [told(202, {**asked, "dropped": []})]
     at_once = await gateway.client().cancel("run_1")
     assert (at_once.status, at_once.cancel_requested) == ("running", True)
-    assert gateway.header("prefer") == ["wait=30", "wait=30", None]
+    assert gateway.header("prefer") == [None, "wait=30", "wait=30", None]
+    assert gateway.asked()[1:3] == ["GET /v1/invocations/inv_1"] * 2, "an answer that is lost cancels nothing anew"
 
 
 async def test_a_run_that_was_never_called_has_nothing_to_cancel(gateway: ScriptedGateway) -> None:

@@ -180,8 +180,9 @@ class Client:
         `wait_s`: wait so long until it has stopped; `cancel_requested` tells that it has not.
         """
         deadline_s = time.monotonic() + wait_s
-        call = Call(method="POST", path=place("runs", run_id, "cancel"), body={})
-        done = await self._told(_waiting(call, wait_s), Cancellation)
+        # Answered at once, and the end is asked for: where a held answer is lost, the cancel sent again would be one of
+        # whatever the run does by then.
+        done = await self._told(Call(method="POST", path=place("runs", run_id, "cancel"), body={}), Cancellation)
         while done.cancel_requested and done.invocation_id and (left_s := deadline_s - time.monotonic()) > 0:
             ended = await self.invocation(done.invocation_id, wait_s=left_s)
             if not ended.is_busy:
