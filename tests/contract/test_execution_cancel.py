@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ from runyard.runs import CallState, RunStatus
 from runyard_workers import calls, output
 from runyard_workers.flusher import Flusher
 from runyard_workers.providers.model import ThinkingDelta, Usage, UsageSoFar
+from runyard_workers.runner import Runner
 
 pytestmark = pytest.mark.anyio
 
@@ -360,6 +362,27 @@ async def test_a_cancel_at_the_tool_boundary_calls_the_model_no_more(worker: Wor
     assert [row.role for row in settled.rows] == ["user", "assistant", "user"]
     assert settled.results[0]["content"] == "done"
     cancelled(settled)
+    assert len(worker.provider.requests) == 1
+
+
+async def test_a_cancel_that_comes_as_the_run_is_to_make_way_ends_it_here(worker: Worker) -> None:
+    """Handed over it would wait for its turn, to be stopped."""
+
+    @tool
+    async def work() -> str:
+        return "done"
+
+    worker.script(asks(tool_use("a", "work")), says("Never said."), tools=[work])
+    run = Run(worker, Crew(worker=worker), await worker.claim())
+
+    async def must_yield(_tenant_id: str, _held: Counter[str]) -> bool:
+        await run.cancel()
+        await asyncio.gather(*run.crew.runner._background)
+        return True
+
+    run.crew.runner = Runner(worker.services, run.crew.slots, run.crew.publisher, must_yield=must_yield)
+    run.crew.start(run.claim)
+    cancelled(await run.settled())
     assert len(worker.provider.requests) == 1
 
 

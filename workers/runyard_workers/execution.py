@@ -218,22 +218,22 @@ class Execution:
                 self._output.appended(boundary)
                 if boundary.cancel_requested:
                     self._cancelled.set()
+            elif not self._steps.is_ending(self._rows) and await self._gives_up():
+                raise HandOver(self.held.run_id)
             elif self._cancelled.is_set():
                 if (settled := await self._end_turn(self._steps.unsaid(self._rows), [])) is not None:
                     return settled
-            elif not self._steps.is_ending(self._rows) and await self._gives_up():
-                raise HandOver(self.held.run_id)
             elif (settled := await self._step()) is not None:
                 return settled
             self._has_worked = True
 
     async def _gives_up(self) -> bool:
         """Whether another worker is to go on from here, or later. A run that was just claimed makes a step first: it
-        would be handed round for ever.
+        would be handed round for ever. One that a person stops ends here: elsewhere it would wait for its turn to.
         """
-        if not self._leaving.is_set() and self._has_worked:
-            self.has_yielded = await self._must_yield()
-        return self._leaving.is_set() or self.has_yielded
+        is_asked = self._has_worked and not (self._leaving.is_set() or self._cancelled.is_set())
+        self.has_yielded = is_asked and await self._must_yield()
+        return (self._leaving.is_set() or self.has_yielded) and not self._cancelled.is_set()
 
     async def _step(self) -> Ending | None:
         """One turn and the boundary behind it; the ending, if the boundary is the last one."""
