@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks import cancelling, fan_out, first_token, handover, long_stream, polling, recovery, throughput
+from benchmarks import cancelling, claims, fan_out, first_token, handover, long_stream, polling, recovery, throughput
 from benchmarks.report import Section, as_json, print_table
 
 SECTIONS: dict[str, Callable[..., Awaitable[Section]]] = {
@@ -20,6 +20,7 @@ SECTIONS: dict[str, Callable[..., Awaitable[Section]]] = {
     "fan-out": fan_out.measure,
     "throughput": throughput.measure,
     "workers": throughput.measure_workers,
+    "claims": claims.measure,
     "cancel": cancelling.measure,
     "hand-over": handover.measure,
     "recovery": recovery.measure,

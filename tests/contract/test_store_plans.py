@@ -195,15 +195,14 @@ async def death(connection: Any) -> None:
 
 
 EXPECTED: dict[Work, set[str]] = {
-    groups: {"ix_agent_runs_claim", "ix_agent_runs_running_user"},
+    groups: {"ix_agent_runs_claim", "ix_agent_runs_running"},
     groups_under_limits: {
         "ix_agent_runs_claim",
         "ix_agent_runs_user_claim",
-        "ix_agent_runs_running_user",
-        "ix_agent_runs_running_agent",
+        "ix_agent_runs_running",
     },
-    counts_of_what_runs: {"ix_agent_runs_running_user", "ix_agent_runs_running_agent"},
-    claim_under_limits: {"ix_agent_runs_user_claim", "ix_agent_runs_running_user", "ix_agent_runs_running_agent"},
+    counts_of_what_runs: {"ix_agent_runs_running"},
+    claim_under_limits: {"ix_agent_runs_user_claim", "ix_agent_runs_running"},
     claim: {"ix_agent_runs_claim", "ix_agent_inputs_unfolded"},
     held_by_worker: {"ix_agent_runs_worker"},
     owned_runs: {"ix_agent_runs_owner"},
@@ -219,7 +218,7 @@ EXPECTED: dict[Work, set[str]] = {
     old_runs: {"ix_agent_runs_at_rest", "ix_agent_invocations_run", "ix_idempotency_keys_run"},
     old_calls: {"ix_agent_invocations_calls"},
     old_keys: {"ix_idempotency_keys_created", "ix_agent_deletions_deleted"},
-    depth_of_queues: {"ix_agent_runs_claim", "ix_agent_runs_running_", "ix_agent_runs_waiting"},
+    depth_of_queues: {"ix_agent_runs_claim", "ix_agent_runs_running", "ix_agent_runs_waiting"},
     death: {"ix_agent_runs_worker"},
 }
 every_work = pytest.mark.parametrize("work", EXPECTED, ids=lambda work: work.__name__)
@@ -236,7 +235,7 @@ async def test_no_table_is_read_from_end_to_end(full_database: Database, work: W
         assert index in found, found
 
 
-ALIASES = r"agent_(?!manifests)\w+|(heads|users)_(queued|head)|near|near_row|best|first_of_user|running|ahead"
+ALIASES = r"agent_(?!manifests)\w+|(heads|users)_(queued|head)|near|near_row|best|running|ahead"
 WHOLE_TABLE = re.compile(rf"Seq Scan on agent_(?!manifests)|^SCAN ({ALIASES})$", re.MULTILINE)
 """Of `workers` and `agent_manifests`, too few for an index, every row is read."""
 

@@ -18,6 +18,9 @@ from runyard.db.tables import QUEUED, agent_runs
 NEAR = 32
 """Rows at the head of a group that are looked at for a user who may have one more."""
 
+BEST = 64
+"""Groups that are told of. A claim goes on to the next where others hold all rows of one, which few are at a time."""
+
 ANY_NUMBER = 2**31 - 1
 
 
@@ -38,7 +41,7 @@ class Group:
 async def queued_groups(
     connection: AsyncConnection, queues: Sequence[str], agents: Sequence[str], limits: Limits = NO_LIMITS
 ) -> list[Group]:
-    """Groups whose first row may be claimed now, the best first."""
+    """Groups whose first row may be claimed now, the best first; at most `BEST`."""
     full = await full_agents(connection, limits)
     parameters: dict[str, Any] = {
         "queues": list(queues),
@@ -56,15 +59,23 @@ Where = Callable[[sa.FromClause], Sequence[sa.ColumnElement[bool]]]
 
 
 def _heads(name: str, columns: Sequence[str], where: Where, *, nesting: bool = False) -> sa.CTE:
-    """The ids of the first rows of all groups of queued rows with equal `columns`; the last id is NULL."""
+    """The first rows of all groups of queued rows with equal `columns`, with `rank` and `id`; beside each `next`, the
+    id of the following group's. One more row begins it: it has a `next` alone.
+    """
     queued = agent_runs.alias(f"{name}_queued")
     order = [queued.c[column] for column in (*columns, "rank", "id")]
     rows = sa.select(queued.c.id).where(queued.c.status == QUEUED, *where(queued)).order_by(*order).limit(1)
     first = rows.correlate_except(queued).scalar_subquery()
-    heads = sa.select(first.label("id")).cte(name, recursive=True, nesting=nesting)
+    shown = [agent_runs.c[column] for column in (*columns, "rank", "id")]
+    nothing = [sa.cast(sa.null(), column.type).label(column.name) for column in shown]
+    heads = sa.select(first.label("next"), *nothing).cte(name, recursive=True, nesting=nesting)
     head = agent_runs.alias(f"{name}_head")
     following = rows.where(_after(queued, head, columns)).correlate_except(queued).scalar_subquery()
-    return heads.union_all(sa.select(following).select_from(heads.join(head, head.c.id == heads.c.id)))
+    return heads.union_all(
+        sa.select(following, *(head.c[column.name] for column in shown)).select_from(
+            heads.join(head, head.c.id == heads.c.next)
+        )
+    )
 
 
 def _after(queued: sa.FromClause, head: sa.FromClause, columns: Sequence[str]) -> sa.ColumnElement[bool]:
@@ -84,17 +95,13 @@ def _served() -> sa.CTE:
     heads = _heads("heads", ("queue", "agent", "tenant_id"), lambda _: ())
     return (
         sa.select(
-            agent_runs.c.id,
-            agent_runs.c.queue,
-            agent_runs.c.agent,
-            agent_runs.c.tenant_id,
-            agent_runs.c.rank,
-            running_of_tenant(agent_runs.c.tenant_id).label("running"),
+            *(heads.c[column] for column in ("queue", "agent", "tenant_id", "rank", "id")),
+            running_of_tenant(heads.c.tenant_id).label("running"),
         )
-        .select_from(heads.join(agent_runs, agent_runs.c.id == heads.c.id))
         .where(
-            agent_runs.c.queue.in_(sa.bindparam("queues", expanding=True)),
-            agent_runs.c.agent.in_(sa.bindparam("agents", expanding=True)),
+            heads.c.id.is_not(None),
+            heads.c.queue.in_(sa.bindparam("queues", expanding=True)),
+            heads.c.agent.in_(sa.bindparam("agents", expanding=True)),
         )
         .cte("served")
         .prefix_with("MATERIALIZED")  # what is counted is compared and ordered by, and counted once
@@ -108,6 +115,7 @@ def _groups_statement() -> sa.Select[Any]:
         sa.select(served.c.queue, served.c.agent, served.c.tenant_id, nobody, served.c.running)
         .where(served.c.running < sa.bindparam("per_tenant", type_=sa.Integer))
         .order_by(served.c.running, served.c.rank, served.c.id)
+        .limit(BEST)
     )
 
 
@@ -121,6 +129,7 @@ def _groups_of_users_statement() -> sa.Select[Any]:
         sa.select(candidates.c.queue, candidates.c.agent, candidates.c.tenant_id, best.c.user_id, candidates.c.running)
         .select_from(candidates.join(best, best.c.id == candidates.c.best_id))
         .order_by(candidates.c.running, best.c.rank, best.c.id)
+        .limit(BEST)
     )
 
 
@@ -143,12 +152,10 @@ def _near(served: sa.CTE) -> sa.ScalarSelect[str]:
 
 def _of_all_users(served: sa.CTE) -> sa.ScalarSelect[str]:
     users = _heads("users", ("user_id",), lambda queued: _of_group(queued, served), nesting=True)
-    first = agent_runs.alias("first_of_user")
     return (
-        sa.select(first.c.id)
-        .select_from(users.join(first, first.c.id == users.c.id))
-        .where(_may_run(served, first))
-        .order_by(first.c.rank, first.c.id)
+        sa.select(users.c.id)
+        .where(users.c.id.is_not(None), _may_run(served, users))
+        .order_by(users.c.rank, users.c.id)
         .limit(1)
         .correlate(served)
         .scalar_subquery()

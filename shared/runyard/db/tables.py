@@ -126,16 +126,12 @@ agent_runs = sa.Table(
         postgresql_where=sa.text("worker_id IS NOT NULL"),
         sqlite_where=sa.text("worker_id IS NOT NULL"),
     ),
-    # How many runs of a tenant, of a user and of an agent run now.
+    # How many runs of a tenant, of a user and of an agent run now. One index for all three: what runs is at most what
+    # the workers have slots for, and of two a plan made while little runs may take the wrong one.
     sa.Index(
-        "ix_agent_runs_running_user",
+        "ix_agent_runs_running",
         "tenant_id",
         "user_id",
-        postgresql_where=sa.text("status = 'running'"),
-        sqlite_where=sa.text("status = 'running'"),
-    ),
-    sa.Index(
-        "ix_agent_runs_running_agent",
         "agent",
         postgresql_where=sa.text("status = 'running'"),
         sqlite_where=sa.text("status = 'running'"),

@@ -22,15 +22,14 @@ def upgrade() -> None:
     # With a default: processes of the version before go on to insert runs without naming it.
     op.add_column("agent_runs", sa.Column("priority", sa.Text(), nullable=False, server_default="interactive"))
     _index("ix_agent_runs_user_claim", ["queue", "agent", "tenant_id", "user_id", "rank", "id"], QUEUED)
-    _index("ix_agent_runs_running_user", ["tenant_id", "user_id"], RUNNING)
-    _index("ix_agent_runs_running_agent", ["agent"], RUNNING)
-    # The one by tenant and user serves whatever it served.
+    _index("ix_agent_runs_running", ["tenant_id", "user_id", "agent"], RUNNING)
+    # The new one serves whatever it served.
     op.drop_index("ix_agent_runs_running_tenant", table_name="agent_runs")
 
 
 def downgrade() -> None:
     _index("ix_agent_runs_running_tenant", ["tenant_id"], RUNNING)
-    for name in ("running_agent", "running_user", "user_claim"):
+    for name in ("running", "user_claim"):
         op.drop_index(f"ix_agent_runs_{name}", table_name="agent_runs")
     op.drop_column("agent_runs", "priority")
 
