@@ -1,6 +1,5 @@
 """A whole system under test: a migrated database, Redis, the model's stand-in, gateways and workers as processes."""
 
-import asyncio
 import os
 import secrets
 import signal
@@ -239,15 +238,11 @@ async def serving(process: Process, *, is_described: bool = True) -> AsyncIterat
 
 
 @asynccontextmanager
-async def starting_stack(backing: Backing, folder: Path, *, migrates_late: bool = False) -> AsyncIterator[Stack]:
-    """One gateway, one worker. `migrates_late`: when they are there and wait for it."""
-    async with standing_by(backing, folder, migrate=_not_yet if migrates_late else upgrade) as stack:
+async def starting_stack(backing: Backing, folder: Path) -> AsyncIterator[Stack]:
+    """One gateway, one worker."""
+    async with standing_by(backing, folder) as stack:
         # Both start at the same time: most of it is imports.
         with stack.process("runyard_workers") as worker, stack.process("runyard_gateway") as process:
-            if migrates_late:
-                await process.logged("waiting for the schema")
-                await worker.logged("waiting for the schema")
-                await asyncio.to_thread(upgrade, backing.database_url)
             async with serving(process) as gateway:
                 await worker.logged("worker registered")
                 stack.gateways.append(gateway)
@@ -277,10 +272,6 @@ async def standing_by(
         finally:
             stack.redis.close()
             stack.database.dispose()
-
-
-def _not_yet(_database_url: str) -> None:
-    pass
 
 
 def _engine(url: str) -> sa.Engine:

@@ -77,9 +77,8 @@ def services(authority: Authority) -> Iterator[Encrypted]:
 async def stack(
     services: Encrypted, authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Stack]:
-    """What runs there has no other way to any of the three. It is there before the schema is."""
-    folder = tmp_path_factory.mktemp("tls")
-    async with starting_stack(services.trusting(authority), folder, migrates_late=True) as stack:
+    """What runs there has no other way to any of the three."""
+    async with starting_stack(services.trusting(authority), tmp_path_factory.mktemp("tls")) as stack:
         yield stack
 
 
