@@ -124,6 +124,8 @@ def test_two_tools_of_one_name():
         *(("timeout_s", value) for value in (0, -1, float("inf"), float("nan"), True, "5")),
         *(("auth", value) for value in ("public", None, "")),
         *(("queue", value) for value in ("", "two words", "ä", 5, "bulk.XQ", "eu.bulk", "1st")),
+        *(("priority", value) for value in ("urgent", "", "Background", None, 1, ["background"])),
+        *(("max_running", value) for value in (0, -1, 1.5, True, "5")),
         *(("model", value) for value in ("", " ", 5)),
         *(("fallbacks", value) for value in ("demo:", [""], [5], None, ["demo:", "demo:"])),
         *(("system", value) for value in (5, ["text"])),
