@@ -7,8 +7,20 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def all_blocks(page: str) -> list[tuple[str, str]]:
+    """The language and the text of each; the language is "" where none is named."""
+    return _BLOCK.findall((ROOT / page).read_text())
+
+
+def without_blocks(page: str) -> str:
+    return _BLOCK.sub("", (ROOT / page).read_text())
+
+
 def blocks(language: str, page: str = "README.md") -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    return [text for named, text in all_blocks(page) if named == language]
 
 
 def files(page: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 from tests.deploy.manifests import ROOT, Manifest
@@ -76,10 +75,3 @@ def test_numbers_are_those_of_the_code() -> None:
     assert f"{links[0]} links for each gateway, {links[1]} for each worker" in TEXT
     assert f"An exit code of {beat.STUCK_EXIT_CODE} " in TEXT
     assert f"stuck for {beat.STUCK_ROUNDS} s" in TEXT
-
-
-def test_its_own_anchors_lead_somewhere() -> None:
-    for page, anchor in re.findall(r"\]\(([\w.-]*)#([\w-]+)\)", PAGE):
-        text = PAGE if not page else (Path(ROOT) / "docs" / page).read_text()
-        headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-        assert anchor in {re.sub(r"[^\w -]", "", it).lower().replace(" ", "-") for it in headings}, (page, anchor)

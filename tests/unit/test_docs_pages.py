@@ -1,0 +1,207 @@
+"""What every page has: links and anchors that lead somewhere, commands, routes and settings that there are; and a test
+that holds each of its blocks.
+"""
+
+import importlib.util
+import re
+import tomllib
+from collections import Counter
+from urllib.parse import urlsplit
+
+import pytest
+from starlette.routing import compile_path
+from tests import shell
+from tests.readme import ROOT, all_blocks, blocks, without_blocks
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from runyard.cli.command import app
+from runyard.settings import Settings
+from runyard_gateway.protocols import pylon
+from runyard_gateway.routes import OPERATIONS
+
+PAGES = [
+    "README.md",
+    "ARCHITECTURE.md",
+    *(str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").rglob("*.md"))),
+]
+TEXTS = {page: (ROOT / page).read_text() for page in PAGES}
+
+_LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_ROUTE = re.compile(r"\b(GET|POST|PATCH|DELETE) (/(?:v1|api)/[^\s`'\"]+)")
+_SETTING = re.compile(r"\bRUNYARD_[A-Z_]+[A-Z]\b")
+
+
+def anchors(page: str) -> set[str]:
+    """As GitHub makes them of headings: https://docs.github.com/en/get-started/writing-on-github (section links)."""
+    headings = _HEADING.findall(without_blocks(page))
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files_and_their_headings(page: str) -> None:
+    folder = (ROOT / page).parent
+    for link in _LINK.findall(TEXTS[page]):
+        name, _, anchor = link.partition("#")
+        if "://" in link:
+            continue
+        target = (folder / name).resolve() if name else ROOT / page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(str(target.relative_to(ROOT))), link
+
+
+def test_the_index_names_each_page_once() -> None:
+    linked = Counter(link for link in _LINK.findall(TEXTS["docs/README.md"]) if not link.startswith(".."))
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"} | {"adr/"}
+    assert linked == dict.fromkeys(pages, 1)
+
+
+# Commands ------------------------------------------------------------------------------------------------------------
+
+TARGETS = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+EXTRAS = tomllib.loads((ROOT / "shared/pyproject.toml").read_text())["project"]["optional-dependencies"]
+OTHERS = {"curl", "docker", "kind", "kubectl", "echo", "grep", "python3"}
+"""Of which other tests hold what can be: of deploying `tests/deploy`, of calls the route, below."""
+
+
+def check(words: tuple[str, ...]) -> None:
+    """A program's arguments are some that it takes; nothing is run."""
+    match words:
+        case ("runyard", *arguments):
+            takes(get_command(app), "runyard", arguments)
+        case ("make", target):
+            assert target in TARGETS
+        case ("python", "-m", module, *_):
+            assert importlib.util.find_spec(module) is not None
+        case ("pip", "install", *packages):
+            for extra in re.findall(r"runyard\[(\w+)\]", " ".join(packages)):
+                assert extra in EXTRAS
+        case (program, *_):
+            assert program in OTHERS
+            if "--" in words:
+                check(words[words.index("--") + 1 :])
+
+
+def takes(command: TyperCommand | TyperGroup, name: str, arguments: list[str]) -> None:
+    """Raises what the command would end with, if it has no such argument or option."""
+    context = command.make_context(name, [*arguments])
+    below = [*context._protected_args, *context.args]
+    if below and isinstance(command, TyperGroup):
+        subname, subcommand, rest = command.resolve_command(context, below)
+        assert subname is not None
+        assert isinstance(subcommand, TyperCommand | TyperGroup)
+        takes(subcommand, subname, rest)
+
+
+def commands(page: str) -> list[shell.Command]:
+    return [command for block in blocks("bash", page) + blocks("sh", page) for command in shell.commands(block)]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)])
+def test_commands_are_those_that_there_are(page: str) -> None:
+    for command in commands(page):
+        check(command.words)
+
+
+def test_a_command_that_there_is_not_fails() -> None:
+    for words in (("runyard", "rum"), ("runyard", "queues", "--deep"), ("runyard", "keys", "revoke")):
+        with pytest.raises(Exception, match=r"No such command|No such option|Missing parameter"):
+            check(words)
+    with pytest.raises(AssertionError):
+        check(("kubectl", "exec", "--", "make", "nothing"))
+
+
+# Routes and settings -------------------------------------------------------------------------------------------------
+
+ROUTES = [(each.method, compile_path(each.path)[0]) for each in (*OPERATIONS, *pylon.OPERATIONS)]
+OF_OTHERS = ("/v1/responses/",)
+"""docs/comparison.md names what other systems have."""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_routes_are_those_that_there_are(page: str) -> None:
+    for method, route in _ROUTE.findall(TEXTS[page]):
+        path = urlsplit(route.rstrip(".,;:)")).path
+        if not path.startswith(OF_OTHERS):
+            assert any(method == each and pattern.match(path) for each, pattern in ROUTES), f"{method} {path}"
+
+
+OF_COMMANDS = {"RUNYARD_URL", "RUNYARD_TOKEN"}
+NEEDED = {f"RUNYARD_{name}_URL": url for name, url in (("DATABASE", "sqlite:///a.db"), ("REDIS", "redis://a"))}
+NEEDED["RUNYARD_BROKER_URL"] = "redis://a"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_settings_are_those_that_there_are(page: str) -> None:
+    known = {f"RUNYARD_{name.upper()}" for name in Settings.model_fields} | OF_COMMANDS
+    assert set(_SETTING.findall(TEXTS[page])) <= known
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(command.variables for command in commands(page))])
+def test_settings_of_blocks_can_be_read(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for command in commands(page):
+        with monkeypatch.context() as environment:
+            for name, value in {**NEEDED, **command.variables}.items():
+                environment.setenv(name, value)
+            Settings.load()
+
+
+# Blocks --------------------------------------------------------------------------------------------------------------
+
+HERE = "unit/test_docs_pages.py::test_commands_are_those_that_there_are"
+HELD: dict[tuple[str, str], tuple[str, ...]] = {
+    ("README.md", "bash"): (
+        "integration/test_roles_apart.py::test_dev_serves_the_shipped_examples_in_an_empty_folder",
+    ),
+    ("README.md", "python"): (
+        "integration/test_roles_apart.py::check_programs",
+        "unit/test_docs.py::test_the_agent_is_one_that_can_be_loaded",
+        "unit/test_docs_testing.py::test_the_readmes_test_passes",
+    ),
+    ("README.md", "text"): ("unit/test_docs_blocks.py::test_what_is_printed_is_what_is_shown",),
+    ("ARCHITECTURE.md", ""): ("unit/test_docs.py::test_files_that_are_named_are_there",),
+    ("docs/agents.md", "python"): ("unit/test_docs_agents.py::test_a_worker_loads_the_folder",),
+    ("docs/agents.md", "text"): ("unit/test_docs_agents.py::test_what_a_tool_gets_wrong_is_told_to_the_model",),
+    ("docs/brokers.md", "bash"): (HERE,),
+    ("docs/cli.md", "bash"): ("integration/test_roles_apart.py::check_commands",),
+    ("docs/client.md", "python"): ("integration/test_roles_apart.py::check_programs",),
+    ("docs/connections.md", "ini"): ("unit/test_docs_blocks.py::test_the_pools_setting_is_that_of_links",),
+    ("docs/deploy.md", "bash"): ("deploy/test_guide.py::test_kubectl_is_told_what_is_there",),
+    ("docs/deploy.md", "dockerfile"): ("deploy/test_guide.py::test_ones_own_image_is_five_lines_from_the_workers",),
+    ("docs/deploy.md", "yaml"): (
+        "deploy/test_guide.py::test_the_patch_for_labels_puts_them_on_what_the_operator_selects",
+    ),
+    ("docs/errors.md", "json"): ("unit/test_docs_blocks.py::test_an_errors_body_is_the_one_that_is_shown",),
+    ("docs/fsck.md", "bash"): (HERE,),
+    ("docs/functions.md", "json"): ("unit/test_docs_blocks.py::test_the_function_answers_as_it_is_shown",),
+    ("docs/functions.md", "python"): ("unit/test_docs_blocks.py::test_the_function_answers_as_it_is_shown",),
+    ("docs/operations.md", "bash"): ("deploy/test_operations.py::test_commands_are_those_that_there_are",),
+    ("docs/reliability.md", "bash"): (HERE,),
+    ("docs/reliability.md", "text"): ("unit/test_docs_blocks.py::test_what_is_printed_is_what_is_shown",),
+    ("docs/run-states.md", "mermaid"): ("unit/test_runs.py::test_the_diagram_draws_the_table",),
+    ("docs/scaling.md", ""): ("unit/test_docs_blocks.py::test_streams_are_shown_as_they_are",),
+    ("docs/scaling.md", "json"): ("unit/test_docs_blocks.py::test_bodies_are_some_that_are_taken",),
+    ("docs/scaling.md", "python"): ("unit/test_docs_blocks.py::test_an_agent_names_its_queue",),
+    ("docs/scaling.md", "sh"): (HERE,),
+    ("docs/security.md", ""): ("unit/test_docs_blocks.py::test_tickets_are_answered_with_what_is_shown",),
+    ("docs/security.md", "bash"): ("unit/test_docs_blocks.py::test_keys_and_tokens_are_made_as_it_is_shown",),
+    ("docs/security.md", "json"): ("unit/test_docs_blocks.py::test_bodies_are_some_that_are_taken",),
+    ("docs/streaming.md", ""): ("unit/test_docs_blocks.py::test_streams_are_shown_as_they_are",),
+    ("docs/streaming.md", "js"): ("browser/test_event_source.py::test_answer_text_is_told_from_rows",),
+    ("docs/streaming.md", "python"): ("unit/test_docs_blocks.py::test_a_tool_speaks_in_a_room",),
+    ("docs/testing.md", "bash"): (HERE,),
+    ("docs/testing.md", "python"): ("unit/test_docs_testing.py::test_every_block_of_the_page_runs",),
+    ("docs/traces.md", "bash"): ("unit/test_docs_blocks.py::test_the_endpoint_turns_traces_on",),
+    ("docs/upgrade.md", "bash"): (HERE,),
+    ("docs/upgrade.md", "sql"): ("contract/test_migrations.py::test_indexes_that_were_made_beforehand_are_left",),
+}
+"""Pages, by the language of their blocks: the tests, or the steps of tests, that hold them."""
+
+
+def test_each_block_is_held_by_a_test() -> None:
+    shown = {(page, language) for page in PAGES for language, _ in all_blocks(page)}
+    assert shown == set(HELD)
+    for test in (test for tests in HELD.values() for test in tests):
+        file, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / "tests" / file).read_text(), test
