@@ -6,7 +6,8 @@ from tests.contract.store import AT, OWNER, accepted, claim, claimed, completed,
 
 from runyard.db import groups
 from runyard.db.claims import Claim, give_back
-from runyard.db.engine import Database
+from runyard.db.deaths import bury
+from runyard.db.engine import Database, sync_engine
 from runyard.db.limits import Limits
 from runyard.ids import WorkerId
 from runyard.lifecycle.accept import accept_turn
@@ -131,6 +132,23 @@ async def test_what_waits_for_a_limit_can_be_cancelled_and_steered(database: Dat
     cancelled = await database.write(cancel_run, second.id, OWNER, at=AT + 6)
     assert cancelled.status is RunStatus.CANCELLED
     await end(database, running)
+    assert await claim(database, worker, limits=limits) is None
+
+
+@every_limit
+async def test_what_a_dead_worker_ran_counts_until_it_is_buried(
+    database: Database, database_url: str, worker: WorkerId, limits: Limits
+) -> None:
+    for number in range(3):
+        await accepted(database, at=AT + number)
+    dead = registered(database_url)
+    runs = [(await claimed(database, dead, limits=limits)).run.id for _ in range(2)]
+    assert await claim(database, worker, limits=limits) is None
+    engine = sync_engine(database_url)
+    with engine.begin() as connection:
+        assert bury(connection, dead, 0) is not None
+    engine.dispose()
+    assert [(await claimed(database, worker, limits=limits)).run.id for _ in range(2)] == runs
     assert await claim(database, worker, limits=limits) is None
 
 

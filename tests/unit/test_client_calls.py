@@ -325,6 +325,7 @@ async def test_a_call_says_what_it_is_given(gateway: ScriptedGateway) -> None:
         session_id="s",
         if_busy="reject",
         max_steps=3,
+        priority="background",
         act_as={"user_id": "ann", "tenant_id": "acme"},
         context={"plan": "pro"},
     )
@@ -335,6 +336,7 @@ async def test_a_call_says_what_it_is_given(gateway: ScriptedGateway) -> None:
         "sessionId": "s",
         "ifBusy": "reject",
         "maxSteps": 3,
+        "priority": "background",
         "as": {"userId": "ann", "tenantId": "acme"},
         "context": {"plan": "pro"},
     }

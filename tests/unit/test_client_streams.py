@@ -122,13 +122,13 @@ async def test_it_comes_back_through_every_trouble(gateway: ScriptedGateway, clo
 async def test_before_the_first_frame_the_stream_is_read_from_its_beginning(gateway: ScriptedGateway) -> None:
     """What has no number moves no cursor."""
     gateway.answers = [
-        streamed((None, "status", {"status": "queued", "position": 3}), cut=CUT),
+        streamed((None, "status", {"status": "queued", "position": 3, "waitReason": "user_limit"}), cut=CUT),
         resumed((1, None, "hello"), END),
     ]
     stream = gateway.client().stream("talker", input="hi")
     first, *rest = await frames_of(stream)
     assert isinstance(first, Status)
-    assert (first.seq, first.status, first.position) == (None, "queued", 3)
+    assert (first.seq, first.status, first.position, first.wait_reason) == (None, "queued", 3, "user_limit")
     assert numbers(rest) == [1, 4]
     assert gateway.asked()[1] == f"GET /v1/streams/{STREAM}"
     assert gateway.header("last-event-id") == [None, None]

@@ -143,7 +143,7 @@ def _status(frame: Status) -> str | None:
             return f"* the model is asked again in {data.get('waitMs', 0) / 1000:.1f} s"
         case "queued":
             place = "" if frame.position is None else f", number {frame.position} in line"
-            reason = _WAIT_REASONS.get(data.get("waitReason", ""), "")
+            reason = "" if frame.wait_reason is None else _WAIT_REASONS.get(frame.wait_reason, "")
             return f"* waiting for a worker{place}{reason}"
     return None
 

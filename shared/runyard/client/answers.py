@@ -156,6 +156,11 @@ class Run(Answer):
     session_id: str | None = None
     title: str | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
+    priority: str | None = None
+    position: int | None = None
+    """Of a queued run, 1 for the next; told of one run alone, like the next."""
+    wait_reason: str | None = None
+    """Why its turn cannot come: `no_worker`, `agent_limit`, `tenant_limit`, `user_limit`."""
     error: Failure | None = None
     stream_id: str | None = None
     """The newest invocation's."""

@@ -83,10 +83,13 @@ class Steered(Frame):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Status(Frame):
-    """`running`, `retrying`, `queued`; `position`: the call's place among those that wait."""
+    """`running`, `retrying`, `queued`; `position`: the call's place among those that wait; `wait_reason`: why its turn
+    cannot come (`no_worker`, `agent_limit`, `tenant_limit`, `user_limit`).
+    """
 
     status: str
     position: int | None
+    wait_reason: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,7 +171,9 @@ def _typed(told: _Told) -> Frame:  # noqa: C901, PLR0911 - a case for each kind
         case "steered":
             return Steered(**told, input_ids=tuple(data["inputIds"]))
         case "status":
-            return Status(**told, status=data["status"], position=data.get("position"))
+            return Status(
+                **told, status=data["status"], position=data.get("position"), wait_reason=data.get("waitReason")
+            )
         case "rewind":
             return Rewind(**told, to_seq=int(data["toSeq"]), length=int(data["length"]))
         case "queued":

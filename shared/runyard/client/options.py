@@ -25,6 +25,8 @@ class Told(TypedDict, total=False):
 
     title: str | None
     metadata: dict[str, Any] | None
+    priority: Literal["interactive", "background"] | None
+    """`background`: nobody waits for it, and it goes behind what somebody waits for. By default as the agent says."""
     act_as: ActAs | None
     """For services: the user that they call for."""
     context: dict[str, Any] | None
@@ -52,6 +54,7 @@ class CallOptions(Told, total=False):
 _NAMES = {
     "title": "title",
     "metadata": "metadata",
+    "priority": "priority",
     "context": "context",
     "run_id": "runId",
     "session_id": "sessionId",
