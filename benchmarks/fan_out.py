@@ -47,7 +47,7 @@ async def measure(*, quick: bool) -> Section:
             figures += await _delay(system, author)
             await author.begin(system, MANY - WATCHED)
             figures += await _many_streams(system, author)
-            figures.append(await _many_readers(system, author))
+            figures.append(await _many_readers(system, raw, author))
         await client.aclose()
     return Section(name="fan-out", title="The readers of one gateway process, Postgres + Redis", figures=figures)
 
@@ -151,13 +151,15 @@ async def _frame_s_of_streams(process: Process, audience: Audience, author: Auth
     return (process.cpu_s() - began_s) / frames
 
 
-async def _many_readers(system: System, author: Author) -> Figure:
-    """All of one stream."""
+async def _many_readers(system: System, raw: Raw, author: Author) -> Figure:
+    """All of one stream. Sockets cost more each where there are many: so do those of the floor."""
     stream_id = author.stream_ids[0]
-    frame_s = []
+    frame_s, raw_s = [], []
     for readers in (FEW, MANY):
+        batches = DELIVERIES // (BATCH * readers)
+        async with listening(raw.url, ["/"] * readers) as audience:
+            raw_s.append(await _frame_s(raw.process, audience, batches, raw.write))
         async with listening(system.gateway_url, [_tail(author, stream_id)] * readers) as audience:
-            batches = DELIVERIES // (BATCH * readers)
             frame_s.append(
                 await _frame_s(system.gateway, audience, batches, lambda count: author.append([stream_id], count))
             )
@@ -168,7 +170,7 @@ async def _many_readers(system: System, author: Author) -> Figure:
         unit="us",
         floor=Floor(what=f"{FEW} readers of it", value=1e6 * few_s),
         targets=GROWTH,
-        note=f"batches of {BATCH}",
+        note=f"batches of {BATCH}; raw transports take {raw_s[1] / raw_s[0]:.1f} times as much",
     )
 
 

@@ -1,6 +1,5 @@
 """Calls on runs: what one asks for, and how it is answered. Whoever takes calls does it with these."""
 
-from collections.abc import Mapping
 from typing import Protocol
 
 import structlog
@@ -9,7 +8,6 @@ from starlette.types import ASGIApp
 
 from runyard import traces
 from runyard.clock import now_ms
-from runyard.db import reads
 from runyard.db.records import Invocation, Run
 from runyard.errors import (
     AgentMismatch,
@@ -28,7 +26,7 @@ from runyard.errors import (
     StreamGone,
     StreamOverloaded,
 )
-from runyard.ids import InvocationId, RequestId, new_input_id, new_invocation_id, new_run_id, new_stream_id
+from runyard.ids import RequestId, new_input_id, new_invocation_id, new_run_id, new_stream_id
 from runyard.lifecycle.accept import Accepted, NewTurn
 from runyard.priorities import Priority
 from runyard_gateway import shapes, waiting
@@ -105,7 +103,7 @@ class ResultOf(Protocol):
 class AgainOf(Protocol):
     """What answers a call that was sent again: `stream` is the one that it has, from the caller's cursor on."""
 
-    def __call__(self, stream: ResumedStream, principal: Principal) -> ASGIApp: ...
+    def __call__(self, stream: ResumedStream, accepted: Accepted, principal: Principal) -> ASGIApp: ...
 
 
 def _run_stream(
@@ -125,7 +123,7 @@ def _run_result(invocation: Invocation, run: Run, *, request_id: RequestId, head
     return json_answer(invocation_view(invocation, run), headers=headers)
 
 
-def _run_again(stream: ResumedStream, principal: Principal) -> ASGIApp:  # noqa: ARG001 - the stream has its credential
+def _run_again(stream: ResumedStream, accepted: Accepted, principal: Principal) -> ASGIApp:  # noqa: ARG001 - the stream has what it needs of them
     return stream
 
 
@@ -149,8 +147,15 @@ async def answer_call(
     headers = _call_headers(accepted, principal)
     if streams:
         if accepted.repeated:
-            stream = await _stream_again(gateway, request, principal, accepted.invocation_id, headers)
-            answer = again_of(stream, principal)
+            stream = ResumedStream(
+                gateway=gateway,
+                stream_id=accepted.stream_id,
+                credential=principal.credential,
+                cursor=cursor_of(request),
+                request_id=turn.request_id,
+                headers=headers,
+            )
+            answer: ASGIApp = again_of(stream, accepted, principal)
         else:
             answer = stream_of(
                 gateway=gateway, accepted=accepted, principal=principal, request_id=turn.request_id, headers=headers
@@ -196,28 +201,6 @@ async def awaited_call(
     except StoreUnavailable as error:
         log.warning("accepted call not awaited", invocation_id=accepted.invocation_id, error=str(error))
         return None
-
-
-async def _stream_again(
-    gateway: Gateway,
-    request: Request,
-    principal: Principal,
-    invocation_id: InvocationId,
-    headers: Mapping[str, str],
-) -> ResumedStream:
-    """The stream of a call that was accepted before, from its beginning or from the reader's cursor on."""
-    found = await gateway.database.read(reads.invocation_of, invocation_id, principal.scope)
-    if found is None:
-        raise RunNotFound(UNKNOWN_INVOCATION, invocationId=invocation_id)
-    invocation, _run = found
-    return ResumedStream(
-        gateway=gateway,
-        invocation=invocation,
-        credential=principal.credential,
-        cursor=cursor_of(request),
-        request_id=request_id_of(request),
-        headers=headers,
-    )
 
 
 def new_turn(

@@ -17,7 +17,7 @@ from runyard_gateway.answers import json_answer
 from runyard_gateway.auth.principal import Principal
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.sse import Pulled, decode, disconnected, stream_sse
-from runyard_gateway.streaming import ResumedStream, stream_headers, watching
+from runyard_gateway.streaming import ResumedStream, stream_headers
 from runyard_gateway.tail import Position
 from runyard_gateway.views import invocation_view
 
@@ -44,7 +44,7 @@ class FunctionAnswer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         stream_id = self.accepted.stream_id
-        async with watching(self.gateway, stream_id, self.principal.credential) as tail:
+        with self.gateway.hub.watch(stream_id).bound_to(self.principal.credential) as tail:
             streams = await says_something(tail, receive, is_functions_own, silence_s=SILENCE_S)
             plain = None if streams else await self._plain()
             if plain is None:
@@ -66,6 +66,7 @@ class _AnswerAgain:
     """
 
     stream: ResumedStream
+    accepted: Accepted
     principal: Principal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,26 +75,26 @@ class _AnswerAgain:
         await (answer or self.stream)(scope, receive, send)
 
     async def _streams(self, receive: Receive) -> bool:
-        stream, invocation = self.stream, self.stream.invocation
-        async with watching(stream.gateway, invocation.stream_id, stream.credential, seeks=True) as tail:
+        stream = self.stream
+        with stream.gateway.hub.watch(stream.stream_id, seeks=True).bound_to(stream.credential) as tail:
             try:
-                if await tail.seek(0) is Position.ABSENT and invocation.result is not None:
-                    return bool(invocation.result["text"])
+                if await tail.seek(0) is Position.ABSENT and (result := (await stream.row()).result) is not None:
+                    return bool(result["text"])
                 return await says_something(tail, receive, is_functions_own, silence_s=SILENCE_S)
             except StreamGone:
                 return True
 
     async def _plain(self) -> Response | None:
-        stream, invocation = self.stream, self.stream.invocation
-        headers = {**stream.headers, "X-Stream-Id": invocation.stream_id}
+        stream, invocation_id = self.stream, self.accepted.invocation_id
+        headers = {**stream.headers, "X-Stream-Id": stream.stream_id}
         return await _value(
-            stream.gateway, invocation.id, self.principal, request_id=stream.request_id, headers=headers
+            stream.gateway, invocation_id, self.principal, request_id=stream.request_id, headers=headers
         )
 
 
-def answer_again(stream: ResumedStream, principal: Principal) -> ASGIApp:
+def answer_again(stream: ResumedStream, accepted: Accepted, principal: Principal) -> ASGIApp:
     """Who has a frame of it already reads on."""
-    return stream if stream.cursor else _AnswerAgain(stream=stream, principal=principal)
+    return stream if stream.cursor else _AnswerAgain(stream=stream, accepted=accepted, principal=principal)
 
 
 async def _value(

@@ -1,6 +1,7 @@
 """uvicorn's HTTP/1.1 protocol, made right for callers that stall, flood, leave, or offer an upgrade."""
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -11,6 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from runyard.errors import CallerError, InvalidArgs, PayloadTooLarge, RequestTimeout
 from runyard.ids import new_request_id
+from runyard_gateway.lean_event import LeanEvent
 from runyard_gateway.reception import HEAD_MAX_BYTES, Reception
 
 FRAMING = frozenset({b"content-length", b"transfer-encoding"})
@@ -30,8 +32,14 @@ class GuardedProtocol(HttpToolsProtocol):
     - an offer to upgrade is passed over (RFC 9110, section 7.8), and costs no body.
     """
 
+    # uvicorn's own attributes, 28 of them, share one table of names among all connections. With more than 30 each
+    # connection has a table of its own, of more than a kilobyte.
+    __slots__ = ("_deadline", "_on_leave", "_reception", "_replays", "_running")
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.pipeline = _Pipeline()  # type: ignore[assignment] # all of a deque that uvicorn uses
+        self._on_leave: Callable[[], None] | None = None
         self._reception = Reception()
         self._deadline: asyncio.TimerHandle | None = None
         self._running: RequestResponseCycle | None = None
@@ -39,6 +47,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
         super().connection_made(transport)
+        self.flow._is_writable_event = LeanEvent(is_set=True)  # type: ignore[assignment] # noqa: SLF001 - one answer at a time writes
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -98,8 +107,15 @@ class GuardedProtocol(HttpToolsProtocol):
             self.cycle.more_body = False  # uvicorn's own leaves it where the answer came first
             super().on_message_complete()
 
+    def on_leave(self, tell: Callable[[], None] | None) -> None:
+        """`tell` is called once the caller has left the answer in progress; None takes that back."""
+        self._on_leave = tell
+        if tell is not None and (self._running is None or self._running.disconnected):
+            tell()
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ServedApp) -> None:
         self._running = cycle
+        cycle.message_event = LeanEvent()  # type: ignore[assignment] # nobody waits yet, and then one task
         super()._start_asgi_task(cycle, app)
 
     def _count_head(self, size_bytes: int) -> None:
@@ -176,6 +192,15 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
             self._running.message_event.set()
+            if self._on_leave is not None:
+                self._on_leave()
+
+
+class _Pipeline(list[Any]):
+    """Of requests that wait behind another one: most connections never have any, and an empty deque is large."""
+
+    def appendleft(self, request: Any) -> None:
+        self.insert(0, request)
 
 
 class _HeadTooLargeError(Exception):

@@ -1,9 +1,8 @@
 """All streams that this gateway watches: one subscription each, however many readers it has."""
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 from redis.asyncio import Redis
@@ -44,7 +43,7 @@ class Hub:
         self._unsure: set[bytes] = set()
         self._look = asyncio.Event()
         self._lookup_failed = False
-        self._draining = False
+        self.draining = False
 
     async def run(self) -> None:
         """Until cancelled. Readers of a hub that does not run wait."""
@@ -53,9 +52,8 @@ class Hub:
             tasks.create_task(self._look_up_forever())
             tasks.create_task(self._check_forever())
 
-    @contextlib.asynccontextmanager
-    async def watch(self, stream_id: str, *, seeks: bool = False) -> AsyncIterator[Tail]:
-        """A reader's tail, for as long as the block runs. The last one's end ends the subscription.
+    def watch(self, stream_id: str, *, seeks: bool = False) -> Tail:
+        """A reader's tail, for as long as its block runs. The last one's end ends the subscription.
 
         Who may read was decided before. A stream that Redis does not have is an empty live one. `seeks`: the reader
         asks first where it stands (`Tail.seek`); one of a stream that has ended needs no subscription.
@@ -66,15 +64,20 @@ class Hub:
             window = self._windows[channel] = Window(stream_id, time.monotonic())
         if not seeks:
             self._subscribe(channel, window)
-        tail = Tail(window, self._reader, lambda: self._draining, lambda: self._subscribe(channel, window))
+        tail = Tail(window, self._reader, self)
         window.watchers.add(tail)
-        try:
-            yield tail
-        finally:  # without an await: whatever ends the reader, nothing is left behind
-            tail.close()
-            window.watchers.discard(tail)
-            if not window.watchers:
-                self._drop(channel, window)
+        return tail
+
+    def heed(self, window: Window) -> None:
+        """Of a tail's: its reader waits for what is published."""
+        if not window.is_subscribed:
+            self._subscribe(self._channel(window.stream_id), window)
+
+    def leave(self, window: Window, tail: Tail) -> None:
+        """Of a tail's: its reader has gone."""
+        window.watchers.discard(tail)
+        if not window.watchers:
+            self._drop(self._channel(window.stream_id), window)
 
     def listen(self, channel: str, on_message: Callable[[bytes], None]) -> Callable[[], None]:
         """Hear what is published on another channel, over the same connection; `on_message` must not raise. What is
@@ -123,7 +126,7 @@ class Hub:
 
     def drain(self) -> None:
         """The process stops: all answers end without a terminal frame, and clients resume elsewhere."""
-        self._draining = True
+        self.draining = True
         for window in self._windows.values():
             window.wake()
 

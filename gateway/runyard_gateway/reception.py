@@ -14,6 +14,8 @@ MIN_RATE = 500
 class Reception:
     """Of one request at a time, on one connection. Times are the event loop's, in seconds."""
 
+    __slots__ = ("_began_s", "_head_bytes", "_received_bytes", "_unread_bytes", "is_owed")
+
     def __init__(self) -> None:
         self.is_owed = False
         """The caller has begun a request and not ended it."""

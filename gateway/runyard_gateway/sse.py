@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from runyard.errors import RunyardError
 from runyard.frames import Frame, FrameEvent
 from runyard.metrics import OPEN_STREAMS
-from runyard_gateway.http_protocol import CHUNKS
+from runyard_gateway.http_protocol import LINK, Link
 
 HEARTBEAT = b": hb\n\n"
 HEARTBEAT_S = 15.0
@@ -60,7 +60,7 @@ class Pulled(Protocol):
 class WrittenPast(Protocol):
     """What is pulled from may also be able to write by itself, while its reader waits."""
 
-    def write_by(self, write: Callable[[bytes], bool]) -> None: ...
+    def write_by(self, link: Link) -> None: ...
 
 
 def encode(frame: Frame) -> bytes:
@@ -143,11 +143,11 @@ async def stream_sse(
     if scope["method"] == "HEAD":
         await send({"type": "http.response.body", "body": b""})
         return
-    if CHUNKS in scope.get("extensions", {}) and isinstance(tail, WrittenPast):
-        tail.write_by(scope["extensions"][CHUNKS])
+    link: Link | None = scope.get("extensions", {}).get(LINK)
+    if link is not None and isinstance(tail, WrittenPast):
+        tail.write_by(link)
     OPEN_STREAMS.inc()
-    gone = asyncio.create_task(disconnected(receive))
-    gone.add_done_callback(lambda _: tail.interrupt())
+    take_back = _on_leave(link, receive, tail.interrupt)
     try:
         opening = retry_line() + HEARTBEAT if prelude is None else prelude
         await send({"type": "http.response.body", "body": opening + first, "more_body": True})
@@ -162,7 +162,17 @@ async def stream_sse(
             )
     finally:
         OPEN_STREAMS.dec()
-        gone.cancel()
+        take_back()
+
+
+def _on_leave(link: Link | None, receive: Receive, tell: Callable[[], None]) -> Callable[[], object]:
+    """`tell` is called once the client has left. What is returned takes that back."""
+    if link is not None:
+        link.on_leave(tell)
+        return lambda: link.on_leave(None)
+    gone = asyncio.create_task(disconnected(receive))
+    gone.add_done_callback(lambda _: tell())
+    return gone.cancel
 
 
 async def disconnected(receive: Receive) -> None:

@@ -1,13 +1,13 @@
 """The answer that streams: replay from a cursor, then the tail, to the terminal frame."""
 
-import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from starlette.types import Receive, Scope, Send
 
+from runyard.db.reads import invocations_by_stream
 from runyard.db.records import Invocation
-from runyard.errors import StoreUnavailable, StreamGone
+from runyard.errors import StoreUnavailable, StreamGone, StreamNotFound
 from runyard.frames import Frame, FrameEvent, event_payload
 from runyard.ids import StreamId
 from runyard.metrics import RESUMES
@@ -40,7 +40,7 @@ class NewStream:
         if self.receipt is not None:
             cursor = await self._tip()
             first = encode(Frame(cursor, *event_payload(FrameEvent.QUEUED, dict(self.receipt))))
-        async with watching(self.gateway, self.stream_id, self.credential) as tail:
+        with self.gateway.hub.watch(self.stream_id).bound_to(self.credential) as tail:
             await stream_sse(
                 scope, receive, send, tail, cursor, headers=headers, first=first, request_id=self.request_id
             )
@@ -58,10 +58,13 @@ class NewStream:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResumedStream:
-    """A stream from the reader's cursor on; None: the reader has nothing. Who may read was decided before."""
+    """A stream from the reader's cursor on; None: the reader has nothing. Who may read was decided before.
+
+    It is kept for as long as the answer goes on, and the row is not: it is read where the frames do not tell enough.
+    """
 
     gateway: Gateway
-    invocation: Invocation
+    stream_id: StreamId
     credential: Credential
     cursor: int | None
     request_id: str
@@ -73,10 +76,10 @@ class ResumedStream:
         Raises:
             StreamGone: before the answer begins: frames after the cursor were dropped.
         """
-        headers = stream_headers(self.invocation.stream_id, self.headers)
+        headers = stream_headers(self.stream_id, self.headers)
         if self.cursor:
             RESUMES.inc()
-        async with watching(self.gateway, self.invocation.stream_id, self.credential, seeks=True) as tail:
+        with self.gateway.hub.watch(self.stream_id, seeks=True).bound_to(self.credential) as tail:
             position, cursor, frames = await self._seek(tail)
             if position is Position.ENDED:
                 await send({"type": "http.response.start", "status": 204, "headers": headers})
@@ -90,6 +93,13 @@ class ResumedStream:
                 scope, receive, send, tail, cursor, headers=headers, first=first, request_id=self.request_id
             )
 
+    async def row(self) -> Invocation:
+        """Raises `StreamNotFound`: it is gone since it was decided that the reader may read."""
+        found = await self.gateway.database.read(invocations_by_stream, [self.stream_id])
+        if self.stream_id not in found:
+            raise StreamNotFound("Unknown or expired stream id")
+        return found[self.stream_id]
+
     async def _seek(self, tail: Tail) -> tuple[Position, int, list[Frame]]:
         """Where to read on, and what precedes it."""
         cursor = self.cursor or 0
@@ -100,8 +110,8 @@ class ResumedStream:
             if self.cursor is not None:
                 raise
             position, cursor, frames = await self._begin_late(tail)
-        if position is Position.ABSENT and self.invocation.settled_at is not None:
-            frames = await settled_frames(self.gateway.database, self.invocation)
+        if position is Position.ABSENT and (row := await self.row()).settled_at is not None:
+            frames = await settled_frames(self.gateway.database, row)
             if cursor >= frames[-1].seq:
                 return Position.ENDED, cursor, []
         return position, cursor, frames
@@ -112,27 +122,15 @@ class ResumedStream:
         Frames behind it may be gone too, a tool's output or a long answer's first words: that is told. Of the answer
         what is kept is enough, since its worker begins it anew in time (`ModelCall`).
         """
-        cursor, frames = await committed_frames(self.gateway.database, self.invocation)
+        row = await self.row()
+        cursor, frames = await committed_frames(self.gateway.database, row)
         while True:
             try:
                 return await tail.seek(cursor), cursor, frames
             except StreamGone as gone:
                 kept_from = gone.fields["oldestSeq"]
-                frames.append(trimmed_frame(self.invocation, from_seq=cursor + 1, to_seq=kept_from - 1))
+                frames.append(trimmed_frame(row, from_seq=cursor + 1, to_seq=kept_from - 1))
                 cursor = kept_from - 1
-
-
-@contextlib.asynccontextmanager
-async def watching(
-    gateway: Gateway, stream_id: StreamId, credential: Credential, *, seeks: bool = False
-) -> AsyncIterator[Tail]:
-    """A tail that fails when the reader's credential ends: the stream goes on, and they come back with a new one."""
-    async with gateway.hub.watch(stream_id, seeks=seeks) as tail:
-        take_back = credential.on_end(tail.fail)
-        try:
-            yield tail
-        finally:
-            take_back()
 
 
 async def _send_whole(send: Send, headers: Headers, body: bytes) -> None:

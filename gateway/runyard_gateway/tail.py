@@ -4,10 +4,13 @@ import asyncio
 import time
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Protocol, Self
 
 from runyard.errors import RunyardError, StoreUnavailable, StreamGone
 from runyard.frames import Frame
 from runyard.streams.reader import PAGE, FrameReader, StreamState
+from runyard_gateway.auth.principal import Credential
+from runyard_gateway.http_protocol import Link
 from runyard_gateway.sse import Chunk, encode, fitting
 from runyard_gateway.window import Piece, Window
 
@@ -21,42 +24,52 @@ class Position(StrEnum):
     ABSENT = "absent"  # Redis does not have the stream, or does not answer
 
 
-class Tail:
-    """Made by `Hub.watch`. One task pulls at a time; any task of the loop may call `wake`, `fail` and `interrupt`.
+class Station(Protocol):
+    """`runyard_gateway.hub.Hub`, as far as a tail needs it."""
 
-    `listen` subscribes to what is published; it may be called again. Frames that are stored are read without.
+    draining: bool
+
+    def heed(self, window: Window) -> None:
+        """Subscribe to what is published; it may be called again. Frames that are stored are read without."""
+        ...
+
+    def leave(self, window: Window, tail: "Tail") -> None: ...
+
+
+class Tail:
+    """Made by `Hub.watch`. Its block ends without an await: whatever ends the reader, nothing is left behind.
+
+    One task pulls at a time; any task of the loop may call `wake`, `fail` and `interrupt`.
     """
 
     __slots__ = (
         "_deadline_s",
-        "_draining",
         "_failure",
         "_interrupted",
-        "_listen",
+        "_link",
         "_noticed",
         "_page",
         "_reader",
+        "_station",
+        "_take_back",
         "_timeout_s",
         "_timer",
         "_timer_at_s",
         "_waiting",
         "_window",
-        "_write",
         "cursor",
     )
 
-    def __init__(
-        self, window: Window, reader: FrameReader, draining: Callable[[], bool], listen: Callable[[], None]
-    ) -> None:
+    def __init__(self, window: Window, reader: FrameReader, station: Station) -> None:
         self.cursor = 0
         self._window = window
         self._reader = reader
-        self._draining = draining
-        self._listen = listen
+        self._station = station
+        self._take_back: Callable[[], None] | None = None
         self._noticed: bytes | None = None
         self._interrupted = False
         self._failure: RunyardError | None = None
-        self._write: Callable[[bytes], bool] | None = None
+        self._link: Link | None = None
         self._page = PAGE
         self._waiting: asyncio.Future[None] | None = None
         self._timeout_s = 0.0
@@ -77,7 +90,7 @@ class Tail:
         if info is None:
             return Position.ABSENT
         if info.state is StreamState.LIVE:
-            self._listen()
+            self._station.heed(self._window)
         if info.has_lost(cursor):
             raise _gone(info.first)
         if info.state is StreamState.CLOSED and cursor >= info.last:
@@ -105,7 +118,7 @@ class Tail:
             cursor = self.cursor  # what was written past this call is behind the reader
             if self._failure is not None:
                 raise self._failure
-            if self._interrupted or self._draining():
+            if self._interrupted or self._station.draining:
                 return Chunk(b"", cursor, ended=True)
             behind = cursor < self._window.start and self._window.farewell is None
             chunk = await self._read_back(cursor) if behind else self._pending(cursor)
@@ -115,19 +128,18 @@ class Tail:
                 return Chunk(b"", cursor, ended=False)
             await self._wait(RETRY_S if behind else None)
 
-    def write_by(self, write: Callable[[bytes], bool]) -> None:
-        """The way past `pull`: from now on a reader that waits is written to as soon as something is published.
-
-        `write` is given a chunk of the answer's body and says whether it went out; otherwise `pull` returns it.
+    def write_by(self, link: Link) -> None:
+        """The way past `pull`: from now on a reader that waits is written to as soon as something is published. What
+        does not go out, `pull` returns.
         """
-        self._write = write
+        self._link = link
 
     def take(self, piece: Piece, chunk: bytes) -> bool:
         """Of the window's: see `Watcher`."""
         waiting = self._waiting
-        if self._write is None or waiting is None or waiting.done() or self.cursor != piece.after:
+        if self._link is None or waiting is None or waiting.done() or self.cursor != piece.after:
             return False
-        if not self._write(chunk):
+        if not self._link.write_chunk(chunk):
             return False
         self.cursor = piece.last
         self._deadline_s = waiting.get_loop().time() + self._timeout_s
@@ -147,10 +159,21 @@ class Tail:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
-    def close(self) -> None:
+    def bound_to(self, credential: Credential) -> Self:
+        """It fails when the reader's credential ends: the stream goes on, and they come back with a new one."""
+        self._take_back = credential.on_end(self.fail)
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.interrupt()
         if self._timer is not None:
             self._timer.cancel()
+        if self._take_back is not None:
+            self._take_back()
+        self._station.leave(self._window, self)
 
     def _pending(self, cursor: int) -> Chunk | None:
         window = self._window
@@ -189,7 +212,7 @@ class Tail:
         return Chunk(b"".join(encoded[:count]), last.seq, ended=last.is_terminal)
 
     async def _wait(self, at_most_s: float | None) -> None:
-        self._listen()
+        self._station.heed(self._window)
         loop = asyncio.get_running_loop()
         self._waiting = loop.create_future()
         if self._timer is None or self._timer_at_s > self._deadline_s:

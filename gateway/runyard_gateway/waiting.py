@@ -21,7 +21,7 @@ async def awaited(
     found = await gateway.database.read(reads.invocation_of, invocation_id, principal.scope)
     if found is None or found[0].settled_at is not None or not seconds:
         return found
-    async with gateway.hub.watch(found[0].stream_id) as tail:
+    with gateway.hub.watch(found[0].stream_id) as tail:
         take_back = principal.credential.on_end(lambda _: tail.interrupt())
         try:
             while (left := deadline - time.monotonic()) > 0 and not (await tail.pull(PAST_THE_TIP, left)).ended:

@@ -15,8 +15,8 @@ from tests.clients.sse import Event, EventStreamParser
 from tests.contract.worker import GUARD_S, FakeFrameServer, SwitchableStore
 
 from runyard.db.engine import Database
-from runyard.db.reads import invocations_by_stream
 from runyard.errors import StreamGone
+from runyard.ids import StreamId
 from runyard_gateway.auth.credentials import Lasting
 from runyard_gateway.directory import AgentDirectory
 from runyard_gateway.fleet import Fleet
@@ -55,10 +55,9 @@ class Post:
         Raises:
             StreamGone: 410.
         """
-        found = await self.parts.database.read(invocations_by_stream, [stream_id])
         resumed = ResumedStream(
             gateway=self.parts,
-            invocation=found[stream_id],
+            stream_id=StreamId(stream_id),
             credential=Lasting(),
             cursor=cursor,
             request_id="req_1",

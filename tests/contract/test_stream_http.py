@@ -123,7 +123,7 @@ async def served() -> AsyncIterator[Served]:
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             stream_id, _, cursor = scope["path"].strip("/").partition("/")
-            async with hub.watch(stream_id) as tail:
+            with hub.watch(stream_id) as tail:
                 await stream_sse(scope, receive, send, tail, int(cursor or 0), headers=[])
 
         listener = listen("127.0.0.1", 0)

@@ -16,7 +16,7 @@ class Lasting:
         return {}
 
     def on_end(self, tell: Callable[[Unauthenticated], None]) -> Callable[[], None]:  # noqa: ARG002 - it never ends
-        return lambda: None
+        return _nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,10 @@ class UntilTime:
     def on_end(self, tell: Callable[[Unauthenticated], None]) -> Callable[[], None]:
         left_s = self.ends_at_s - time.time()
         return asyncio.get_running_loop().call_later(left_s, tell, expired()).cancel
+
+
+def _nothing() -> None:
+    pass
 
 
 def expired() -> Unauthenticated:

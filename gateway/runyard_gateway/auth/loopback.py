@@ -23,13 +23,15 @@ class LoopbackOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            headers = Headers(scope=scope)
-            host, origin = headers.get("host"), headers.get("origin")
-            if host is not None and not _is_loopback(f"//{host}"):
-                raise Forbidden("this gateway trusts every caller and answers to its loopback address only", host=host)
-            if origin is not None and origin not in self._origins and not _is_loopback(origin):
-                raise Forbidden("this gateway trusts every caller, but no page of another site", origin=origin)
+            self._check(Headers(scope=scope))
         await self._app(scope, receive, send)
+
+    def _check(self, headers: Headers) -> None:
+        host, origin = headers.get("host"), headers.get("origin")
+        if host is not None and not _is_loopback(f"//{host}"):
+            raise Forbidden("this gateway trusts every caller and answers to its loopback address only", host=host)
+        if origin is not None and origin not in self._origins and not _is_loopback(origin):
+            raise Forbidden("this gateway trusts every caller, but no page of another site", origin=origin)
 
 
 def _is_loopback(url: str) -> bool:

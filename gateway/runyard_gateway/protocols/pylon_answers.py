@@ -18,7 +18,6 @@ from runyard_gateway.function_answer import says_something
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.protocols.pylon_frames import PylonTail, Translation, ended, is_said
 from runyard_gateway.sse import HEARTBEAT_S, SSE_HEADERS, stream_sse
-from runyard_gateway.streaming import watching
 from runyard_gateway.tail import Position, Tail
 
 STREAM_ID = "X-Pylon-Stream-Id"
@@ -44,7 +43,7 @@ class PylonAnswer:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         stream_id = self.accepted.stream_id
         said = is_said if self.may_stream else _is_never_said
-        async with watching(self.gateway, stream_id, self.principal.credential) as tail:
+        with self.gateway.hub.watch(stream_id).bound_to(self.principal.credential) as tail:
             if await says_something(tail, receive, said, silence_s=LONG_S) and self.may_stream:
                 await stream_sse(
                     scope,
@@ -93,7 +92,7 @@ class PylonResumed:
         """
         headers = stream_headers(self.invocation.stream_id)
         translation = Translation(is_function=self.is_function)
-        async with watching(self.gateway, self.invocation.stream_id, self.credential, seeks=True) as tail:
+        with self.gateway.hub.watch(self.invocation.stream_id, seeks=True).bound_to(self.credential) as tail:
             frames = await self._whole(tail)
             if frames is not None:
                 await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})

@@ -66,7 +66,7 @@ def _resumed(
     gateway.open_streams.check(reader)
     answer = ResumedStream(
         gateway=gateway,
-        invocation=invocation,
+        stream_id=invocation.stream_id,
         credential=principal.credential,
         cursor=cursor_of(request),
         request_id=request_id_of(request),

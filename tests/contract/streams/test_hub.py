@@ -133,7 +133,7 @@ async def everything(store: FrameStore, stream_id: str = SID) -> bytes:
 
 async def test_a_reader_gets_history_then_live_frames_then_the_end(streams: Streams) -> None:
     await streams.write("a", "b")
-    async with streams.hub.watch(SID) as tail:
+    with streams.hub.watch(SID) as tail:
         assert await pull(tail, 0) == Chunk(encoded(1, *texts("a", "b")), 2, ended=False)
         await streams.write("c")
         assert await pull(tail, 2) == Chunk(encoded(3, *texts("c")), 3, ended=False)
@@ -143,7 +143,7 @@ async def test_a_reader_gets_history_then_live_frames_then_the_end(streams: Stre
 
 
 async def test_a_reader_may_come_before_the_stream(streams: Streams) -> None:
-    async with streams.hub.watch(SID) as tail:
+    with streams.hub.watch(SID) as tail:
         assert await tail.seek(0) is Position.ABSENT
         assert await tail.pull(0, 0.05) == Chunk(b"", 0, ended=False)
         await streams.write("a")
@@ -156,7 +156,7 @@ async def test_every_cursor_of_a_finished_stream_gets_the_rest(streams: Streams)
     await streams.close()
     payloads = [*texts(*words), RESULT]
     for cursor in range(31):
-        async with streams.hub.watch(SID) as tail:
+        with streams.hub.watch(SID) as tail:
             assert await tail.seek(cursor) is Position.READABLE
             assert await read_to_end(tail, cursor) == encoded(cursor + 1, *payloads[cursor:])
 
@@ -165,14 +165,14 @@ async def test_every_cursor_of_a_finished_stream_gets_the_rest(streams: Streams)
 async def test_at_or_beyond_the_tip_of_a_closed_stream_nothing_follows(streams: Streams, cursor: int) -> None:
     await streams.write("a")
     await streams.close()
-    async with streams.hub.watch(SID) as tail:
+    with streams.hub.watch(SID) as tail:
         assert await tail.seek(cursor) is Position.ENDED
         assert await pull(tail, cursor) == Chunk(b"", cursor, ended=True)
 
 
 async def test_a_cursor_beyond_the_tip_of_a_live_stream_waits_and_ends_with_it(streams: Streams) -> None:
     await streams.write("a")
-    async with streams.hub.watch(SID) as tail:
+    with streams.hub.watch(SID) as tail:
         assert await tail.seek(99) is Position.READABLE
         await streams.subscribed()
         await streams.write("b")
@@ -185,7 +185,7 @@ async def test_a_long_replay_comes_in_pages(streams: Streams) -> None:
     for start in range(0, 1200, 300):
         await streams.write(*(str(number) for number in range(start, start + 300)))
     await streams.close()
-    async with streams.hub.watch(SID) as tail:
+    with streams.hub.watch(SID) as tail:
         chunks = [await pull(tail, 0)]
         while not chunks[-1].ended:
             chunks.append(await pull(tail, chunks[-1].cursor))
@@ -200,7 +200,7 @@ async def test_a_cursor_below_what_is_kept_is_told_the_oldest(streams: Streams) 
     small = FrameStore(streams.admin, prefix=streams.store.keys.prefix, retain_s=60, max_bytes=20_000, max_streams=9)
     frames = texts(*(f"{number:04}" for number in range(1, 1001)))
     await small.apply([Open(stream_id=SID, generation=1), Append(stream_id=SID, generation=1, first=1, frames=frames)])
-    async with streams.hub.watch(SID) as tail:
+    with streams.hub.watch(SID) as tail:
         for cursor in (0, 50, 799):
             with pytest.raises(StreamGone) as gone:
                 await tail.seek(cursor)
@@ -215,7 +215,7 @@ async def test_a_reader_that_falls_behind_what_is_kept_is_told(
     monkeypatch.setattr(window_module, "WINDOW_BYTES", 300)
     small = FrameStore(streams.admin, prefix=streams.store.keys.prefix, retain_s=60, max_bytes=500, max_streams=9)
     await small.apply([Open(stream_id=SID, generation=1)])
-    async with streams.hub.watch(SID) as slow, streams.hub.watch(SID) as quick:
+    with streams.hub.watch(SID) as slow, streams.hub.watch(SID) as quick:
         await streams.subscribed()
         for seq in range(1, 21):
             await small.apply([Append(stream_id=SID, generation=1, first=seq, frames=texts("x"))])
@@ -238,7 +238,7 @@ async def test_what_is_behind_a_hole_is_not_given_though_the_stream_goes_meanwhi
         await streams.admin.delete(keys.frames(SID), keys.meta(SID))
         return frames
 
-    async with streams.hub.watch(SID) as tail:
+    with streams.hub.watch(SID) as tail:
         assert await tail.seek(2) is Position.READABLE
         monkeypatch.setattr(FrameStore, "read", read_and_lose)
         assert await tail.pull(1, 0.05) == Chunk(b"", 1, ended=False)
@@ -248,7 +248,7 @@ async def test_a_slow_reader_fetches_what_the_window_has_dropped(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(window_module, "WINDOW_BYTES", 300)
-    async with streams.hub.watch(SID) as slow, streams.hub.watch(SID) as quick:
+    with streams.hub.watch(SID) as slow, streams.hub.watch(SID) as quick:
         await streams.subscribed()
         for seq in range(1, 41):
             await streams.write(f"word {seq}")
@@ -263,12 +263,12 @@ async def test_a_slow_reader_fetches_what_the_window_has_dropped(
 async def test_a_reset_flows_like_any_frame_to_every_cursor(streams: Streams) -> None:
     await streams.write("a", "b")
     reset = [REWIND_ALL, text_payload("ab")]
-    async with streams.hub.watch(SID) as tail, streams.hub.watch(SID) as behind:
+    with streams.hub.watch(SID) as tail, streams.hub.watch(SID) as behind:
         assert (await pull(tail, 0)).cursor == 2
         await streams.store.apply([Reset(stream_id=SID, generation=1, base=1000, frames=reset)])
         assert await pull(tail, 2) == Chunk(encoded(1000, *reset), 1001, ended=False)
         assert await pull(behind, 1) == Chunk(encoded(1000, *reset), 1001, ended=False)
-    async with streams.hub.watch(SID) as later:
+    with streams.hub.watch(SID) as later:
         for cursor in (0, 1, 2, 999):
             assert await later.seek(cursor) is Position.READABLE
             assert await pull(later, cursor) == Chunk(encoded(1000, *reset), 1001, ended=False)
@@ -279,7 +279,7 @@ async def test_a_reset_flows_like_any_frame_to_every_cursor(streams: Streams) ->
 
 async def test_a_lost_publish_shows_with_the_next_frame(streams: Streams) -> None:
     await streams.write("a")
-    async with streams.hub.watch(SID) as tail:
+    with streams.hub.watch(SID) as tail:
         assert (await pull(tail, 0)).cursor == 1
         await write_unheard(streams, "b", "c")
         assert await tail.pull(1, 0.05) == Chunk(b"", 1, ended=False)
@@ -293,7 +293,7 @@ async def test_a_lost_last_publish_is_found_by_the_check(streams: Streams, monke
     await streams.write("a")
     hub = Hub(streams.store, streams.admin)
     running = asyncio.create_task(hub.run())
-    async with hub.watch(SID) as tail:
+    with hub.watch(SID) as tail:
         assert (await pull(tail, 0)).cursor == 1
         await write_unheard(streams, "b")
         assert await pull(tail, 1) == Chunk(encoded(2, *texts("b")), 2, ended=False)
@@ -304,7 +304,7 @@ async def test_a_lost_last_publish_is_found_by_the_check(streams: Streams, monke
 
 async def test_a_nudge_looks_at_once(streams: Streams) -> None:
     await streams.write("a")
-    async with streams.hub.watch(SID) as tail:
+    with streams.hub.watch(SID) as tail:
         assert (await pull(tail, 0)).cursor == 1
         await write_unheard(streams, "b")
         streams.hub.nudge(SID)
@@ -324,7 +324,7 @@ async def write_unheard(streams: Streams, *words: str) -> None:
 async def test_a_killed_subscription_is_invisible_to_readers(streams: Streams) -> None:
     await streams.write("a")
     received, cursor = b"", 0
-    async with streams.hub.watch(SID) as tail:
+    with streams.hub.watch(SID) as tail:
         for round_number in range(5):
             await streams.subscribed()
             await streams.kill_subscription()
@@ -356,7 +356,7 @@ async def test_readers_and_kills_and_a_writer_at_once(streams: Streams) -> None:
     received = b""
     cursor, ended, reconnects = 0, False, 0
     while not ended:
-        async with streams.hub.watch(SID) as tail:
+        with streams.hub.watch(SID) as tail:
             pulls = rng.randint(0, 3) if reconnects < 50 else 10**9
             reconnects += 1
             if reconnects > 50:
@@ -376,7 +376,7 @@ async def test_a_hub_that_starts_without_redis_serves_when_it_comes() -> None:
     client = connect("redis://127.0.0.1:1")
     hub = Hub(FrameStore(client, prefix="test", retain_s=60, max_bytes=1, max_streams=1), client)
     running = asyncio.create_task(hub.run())
-    async with hub.watch(SID) as tail:
+    with hub.watch(SID) as tail:
         assert hub.redis_away
         assert await tail.seek(5) is Position.ABSENT
         assert await tail.pull(5, 0.05) == Chunk(b"", 5, ended=False)
@@ -399,7 +399,7 @@ async def test_a_restart_of_redis_is_waited_for(monkeypatch: pytest.MonkeyPatch,
     running = asyncio.create_task(hub.run())
     streams = Streams(hub=hub, store=store, admin=client)
     await streams.write("a", "b")
-    async with hub.watch(SID) as replaying, hub.watch(SID) as tailing:
+    with hub.watch(SID) as replaying, hub.watch(SID) as tailing:
         assert (await pull(tailing, 0)).cursor == 2
         await asyncio.to_thread(server.stop)
         assert await replaying.pull(0, 0.05) == Chunk(b"", 0, ended=False)
@@ -489,7 +489,7 @@ async def relayed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncItera
 
 
 async def test_a_connection_that_fell_silent_is_replaced(relayed: RelayedStreams) -> None:
-    async with relayed.hub.watch(SID) as tail:
+    with relayed.hub.watch(SID) as tail:
         await relayed.subscribed()
         relayed.relay.go_deaf()
         await relayed.client.connection_pool.disconnect()
@@ -505,26 +505,27 @@ async def test_a_server_that_answers_nobody_for_a_while_is_subscribed_to_again(
     """Up to Python 3.11.3 the second link that was waited for in vain used to be the last one that was tried."""
     monkeypatch.setattr(subscription_module, "REPLY_TIMEOUT_S", 0.1)
     monkeypatch.setattr(hub_module, "CHECK_S", 3600.0)  # only the subscription brings frames
-    async with asyncio.timeout(GUARD_S), relayed.hub.watch(SID) as tail:
-        await relayed.subscribed()
-        relayed.relay.go_deaf(also_to_later_ones=True)
-        for _ in range(3):
-            await relayed.relay.refused.acquire()
-        relayed.relay.hear_again()
-        await relayed.client.connection_pool.disconnect()
-        while relayed.hub.redis_away:  # noqa: ASYNC110 (it sets no event)
-            await asyncio.sleep(0.005)
-        await relayed.subscribed()
-        await relayed.write("a")
-        assert await pull(tail, 0) == Chunk(encoded(1, *texts("a")), 1, ended=False)
+    with relayed.hub.watch(SID) as tail:
+        async with asyncio.timeout(GUARD_S):
+            await relayed.subscribed()
+            relayed.relay.go_deaf(also_to_later_ones=True)
+            for _ in range(3):
+                await relayed.relay.refused.acquire()
+            relayed.relay.hear_again()
+            await relayed.client.connection_pool.disconnect()
+            while relayed.hub.redis_away:  # noqa: ASYNC110 (it sets no event)
+                await asyncio.sleep(0.005)
+            await relayed.subscribed()
+            await relayed.write("a")
+            assert await pull(tail, 0) == Chunk(encoded(1, *texts("a")), 1, ended=False)
 
 
 # Many readers -------------------------------------------------------------------------------------------------------
 
 
 async def test_many_readers_share_one_subscription_and_one_encoding(streams: Streams) -> None:
-    async with contextlib.AsyncExitStack() as stack:
-        tails = [await stack.enter_async_context(streams.hub.watch(SID)) for _ in range(200)]
+    with contextlib.ExitStack() as stack:
+        tails = [stack.enter_context(streams.hub.watch(SID)) for _ in range(200)]
         await streams.subscribed(count=1)
         pulls = [asyncio.create_task(pull(tail, 0)) for tail in tails]
         await asyncio.sleep(0)
@@ -537,8 +538,8 @@ async def test_many_readers_share_one_subscription_and_one_encoding(streams: Str
 
 async def test_many_streams_share_one_connection(streams: Streams) -> None:
     ids = [f"st_{number}" for number in range(1200)]
-    async with contextlib.AsyncExitStack() as stack:
-        tails = {each: await stack.enter_async_context(streams.hub.watch(each)) for each in ids}
+    with contextlib.ExitStack() as stack:
+        tails = {each: stack.enter_context(streams.hub.watch(each)) for each in ids}
         await streams.subscribed(ids[-1])
         await streams.subscribed(ids[0])
         await asyncio.gather(*(streams.write(each, stream_id=each) for each in ids[::100]))
@@ -552,7 +553,7 @@ async def test_readers_that_leave_at_any_moment_leave_nothing_behind(streams: St
     await streams.write(*(str(number) for number in range(2000)))
 
     async def read(stream_id: str) -> None:
-        async with streams.hub.watch(stream_id) as tail:
+        with streams.hub.watch(stream_id) as tail:
             await tail.seek(0)
             cursor = 0
             while True:
@@ -571,15 +572,15 @@ async def test_readers_that_leave_at_any_moment_leave_nothing_behind(streams: St
     assert asyncio.all_tasks() == tasks_before
     await streams.subscribed(count=0)
     assert len(await streams.connections()) <= CONNECTIONS_MAX + 1
-    async with streams.hub.watch(SID) as tail:
+    with streams.hub.watch(SID) as tail:
         assert (await pull(tail, 1990)).cursor == 2000
 
 
 async def test_a_stream_left_and_taken_up_again_at_once_is_still_heard(streams: Streams) -> None:
     for _ in range(20):
-        async with streams.hub.watch(SID):
+        with streams.hub.watch(SID):
             pass
-    async with streams.hub.watch(SID) as tail:
+    with streams.hub.watch(SID) as tail:
         await streams.subscribed()
         last = await streams.write("a")
         assert await pull(tail, last - 1) == Chunk(encoded(last, *texts("a")), last, ended=False)
@@ -589,7 +590,7 @@ async def test_a_stream_left_and_taken_up_again_at_once_is_still_heard(streams: 
 
 
 async def test_silent_streams_are_listed_until_a_frame_comes(streams: Streams) -> None:
-    async with streams.hub.watch(SID) as tail, streams.hub.watch("st_2"):
+    with streams.hub.watch(SID) as tail, streams.hub.watch("st_2"):
         assert sorted(streams.hub.silent(0)) == [SID, "st_2"]
         assert streams.hub.silent(60) == []
         await streams.subscribed()
@@ -603,34 +604,34 @@ async def test_silent_streams_are_listed_until_a_frame_comes(streams: Streams) -
 async def test_a_finished_tail_ends_with_the_given_frames_whatever_its_cursor(streams: Streams) -> None:
     frames = [Frame(0, *REWIND_ALL), Frame(0, *text_payload("ab")), Frame(0, *RESULT)]
     body = b"".join(map(encode, frames))
-    async with streams.hub.watch(SID) as one, streams.hub.watch(SID) as two:
+    with streams.hub.watch(SID) as one, streams.hub.watch(SID) as two:
         waiting = asyncio.create_task(pull(one, 0))
         await asyncio.sleep(0)
         streams.hub.finish(SID, frames)
         assert await waiting == Chunk(body, 0, ended=True)
         assert await pull(two, 999) == Chunk(body, 999, ended=True)
         assert streams.hub.silent(0) == []
-        async with streams.hub.watch(SID) as later:
+        with streams.hub.watch(SID) as later:
             assert await later.pull(0, 0.01) == Chunk(b"", 0, ended=False)
         await streams.subscribed(count=0)
 
 
 async def test_draining_ends_every_tail(streams: Streams) -> None:
     await streams.write("a")
-    async with streams.hub.watch(SID) as tail:
+    with streams.hub.watch(SID) as tail:
         assert (await pull(tail, 0)).cursor == 1
         waiting = asyncio.create_task(pull(tail, 1))
         await asyncio.sleep(0)
         streams.hub.drain()
         assert await waiting == Chunk(b"", 1, ended=True)
-    async with streams.hub.watch(SID) as later:
+    with streams.hub.watch(SID) as later:
         assert await pull(later, 0) == Chunk(b"", 0, ended=True)
 
 
 async def test_a_stream_that_has_ended_is_read_without_a_subscription(streams: Streams) -> None:
     await streams.write("a", "b")
     await streams.close()
-    async with streams.hub.watch(SID, seeks=True) as tail:
+    with streams.hub.watch(SID, seeks=True) as tail:
         assert await tail.seek(1) is Position.READABLE
         chunk = await tail.pull(1, GUARD_S)
         assert (chunk.cursor, chunk.ended) == (3, True)
@@ -639,7 +640,7 @@ async def test_a_stream_that_has_ended_is_read_without_a_subscription(streams: S
 
 async def test_a_live_stream_is_subscribed_to_once_its_reader_knows_it_lives(streams: Streams) -> None:
     await streams.write("a")
-    async with streams.hub.watch(SID, seeks=True) as tail:
+    with streams.hub.watch(SID, seeks=True) as tail:
         assert await tail.seek(0) is Position.READABLE
         await streams.subscribed()
         assert (await tail.pull(0, GUARD_S)).cursor == 1
@@ -649,7 +650,7 @@ async def test_a_live_stream_is_subscribed_to_once_its_reader_knows_it_lives(str
 
 
 async def test_a_stream_that_is_not_there_yet_is_subscribed_to_by_its_waiting_reader(streams: Streams) -> None:
-    async with streams.hub.watch(SID, seeks=True) as tail:
+    with streams.hub.watch(SID, seeks=True) as tail:
         assert await tail.seek(0) is Position.ABSENT
         waiting = asyncio.create_task(tail.pull(0, GUARD_S))
         await streams.subscribed()
@@ -660,7 +661,7 @@ async def test_a_stream_that_is_not_there_yet_is_subscribed_to_by_its_waiting_re
 async def test_a_reader_of_what_ended_keeps_no_other_from_the_subscription(streams: Streams) -> None:
     await streams.write("a")
     await streams.close()
-    async with streams.hub.watch(SID, seeks=True) as tail:
+    with streams.hub.watch(SID, seeks=True) as tail:
         assert await tail.seek(0) is Position.READABLE
-        async with streams.hub.watch(SID):
+        with streams.hub.watch(SID):
             await streams.subscribed()

@@ -1,0 +1,31 @@
+"""An event for one task that waits, on a connection that may stay open for hours."""
+
+import asyncio
+
+
+class LeanEvent:
+    """As `asyncio.Event`, which has a deque for those who wait: 0.7 KB, twice a connection, while nobody does."""
+
+    __slots__ = ("_is_set", "_waiter")
+
+    def __init__(self, *, is_set: bool = False) -> None:
+        self._is_set = is_set
+        self._waiter: asyncio.Future[None] | None = None
+
+    def set(self) -> None:
+        self._is_set = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    async def wait(self) -> bool:
+        if not self._is_set:
+            assert self._waiter is None, "one task waits at a time"
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        return True
