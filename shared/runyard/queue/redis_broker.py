@@ -22,6 +22,7 @@ from runyard.queue.wakeups import ACTOR, received
 
 MAINTENANCE_CHANCE = 50_000  # in a million commands: unacknowledged messages of dead workers come back within seconds
 COMMAND_TIMEOUT_S = 5
+RETRIED = (redis.ConnectionError, redis.ReadOnlyError)
 ID = "redis_message_id"  # the option that dramatiq's scripts know a message by
 
 log = structlog.get_logger()
@@ -35,8 +36,9 @@ def connect(
         url,
         socket_timeout=COMMAND_TIMEOUT_S,
         socket_connect_timeout=COMMAND_TIMEOUT_S,
-        # A server that does not answer is asked once: a fetch holds a slot for so long.
-        retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=0.5), 3, supported_errors=(redis.ConnectionError,)),
+        # A server that does not answer is asked once: a fetch holds a slot for so long. One that became a replica has
+        # done nothing: the link is closed, and the next one leads to the new primary.
+        retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=0.5), 3, supported_errors=RETRIED),
         protocol=2,
         legacy_responses=True,
     )
