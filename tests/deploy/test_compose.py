@@ -55,6 +55,12 @@ def test_only_the_gateway_is_reached_from_outside_and_on_loopback() -> None:
     assert f"127.0.0.1:{DEFAULT_PORT}/readyz" in SERVICES["gateway"]["healthcheck"]["test"][-1]
 
 
+@pytest.mark.parametrize("role", ["gateway", "worker"])
+def test_metrics_are_where_the_guide_says(role: str) -> None:
+    port = SERVICES[role]["environment"]["RUNYARD_METRICS_PORT"]
+    assert f"Metrics are at port {port} of both roles" in (ROOT / "docs/deploy.md").read_text()
+
+
 def test_volumes_are_declared() -> None:
     used = {volume.partition(":")[0] for service in SERVICES.values() for volume in _named(service)}
     assert used == set(WRITTEN["volumes"])

@@ -140,7 +140,7 @@ def test_numbers_in_the_text_are_those_of_the_manifests(rendered: dict[str, list
 def test_compose_takes_what_the_guide_says() -> None:
     taken = set(re.findall(r"\$\{(\w+)", (ROOT / "compose.yaml").read_text()))
     _, _, rest = GUIDE.partition("## One machine")
-    told = set(re.findall(r"(?:RUNYARD|ANTHROPIC)_\w+", rest.partition("\n## ")[0]))
+    told = set(re.findall(r"(?:RUNYARD|ANTHROPIC|OTEL)_\w+", rest.partition("\n## ")[0]))
     assert told == taken
     for words in commands("docker"):
         if words[1:3] == ["compose", "exec"]:
