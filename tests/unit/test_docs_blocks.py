@@ -12,7 +12,7 @@ from scripts import chaos
 from tests import shell
 from tests.clients.sse import Event, EventStreamParser
 from tests.fault.chaos import Outcome, Plan
-from tests.readme import blocks
+from tests.readme import blocks, tables
 from typer.testing import CliRunner
 
 from runyard import agent, tool, traces
@@ -107,6 +107,34 @@ def test_streams_are_shown_as_they_are() -> None:
     (status,) = events(waiting)
     assert (status.type, status.id) == (FrameEvent.STATUS, None)
     assert names(status.data) < set(get_type_hints(shapes.Run))
+
+
+@tool
+def dig(ctx: RunContext) -> str:
+    ctx.stream.write("earth\n")
+    return "a hole"
+
+
+NOT_BUILT = {FrameEvent.PENDING, FrameEvent.DECIDED, FrameEvent.AGENT}
+OF_GATEWAYS = {FrameEvent.QUEUED, FrameEvent.TEXT}
+ENDS = {FrameEvent.RESULT, FrameEvent.ERROR}
+
+
+def test_frames_are_those_that_are_listed_with_their_fields() -> None:
+    ((_, *rows),) = (table for table in tables("docs/streaming.md") if table[0][0] == "event")
+    listed = {event.strip("`"): set(re.findall(r'"(\w+)"', data)) for event, data, _ in rows}
+    assert set(listed) == {"none", "any other", *FrameEvent} - NOT_BUILT
+    with harness(agent(tools=[dig])) as h:
+        h.model.fails(529).thinks("Hm.").says("I dig.").calls(dig).says("A hole.")
+        h.before(tool="dig").steer("quick")
+        h.after(step=3).crash()
+        dug = h.run("Dig")
+        h.model.fails(401)
+        frames = (*dug.frames, *h.run("Dig").frames)
+    assert {frame.event or "none" for frame in frames} == set(listed) - OF_GATEWAYS - {"any other"}
+    for event in set(listed) - OF_GATEWAYS - ENDS:
+        told = [set(frame.data) for frame in frames if frame.event == event and isinstance(frame.data, dict)]
+        assert set().union(*told) == listed[event], event
 
 
 def test_what_is_printed_is_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
