@@ -361,7 +361,10 @@ async def until_text(reading: Reading, text: str) -> None:
 
 
 async def test_the_streams_of_others_do_not_exist(stack: Stack) -> None:
+    """Also to a cursor that its owner is told is too old."""
     run = await ended_run(stack)
+    stack.trim_frames(run.stream_id, first=int(run.tip))
+    assert (await run.api.get(f"/v1/streams/{run.stream_id}", headers={"Last-Event-ID": "1"})).status_code == 410
     foreign = [stack.gateway.user(), stack.gateway.user(tenant="t2"), stack.gateway.user(tenant="t2", roles=("admin",))]
     paths: Mapping[str, str] = {
         f"/v1/streams/{run.stream_id}": "/v1/streams/st_" + "0" * 40,

@@ -21,7 +21,8 @@ from tests.integration.stack import Stack
 
 from runyard.db.tables import agent_calls, agent_inputs, agent_invocations, agent_messages, agent_runs, idempotency_keys
 from runyard_gateway import paging, requests
-from runyard_gateway.operations import Operation
+from runyard_gateway.operations import ForeignOperation, Operation
+from runyard_gateway.protocols import pylon
 from runyard_gateway.routes import OPERATIONS
 
 pytestmark = pytest.mark.anyio
@@ -285,6 +286,30 @@ async def test_who_cannot_be_told_gets_nothing(stack: Stack, victim: Victim, ope
                 assert response.json()["error"]["code"] == "UNAUTHENTICATED"
                 assert not any(value in response.text for value in ids.values())
     assert (victim.rows(stack), number_of_rows(stack)) == (before, stored)
+
+
+@pytest.mark.parametrize("operation", pylon.OPERATIONS, ids=lambda it: f"{it.method} {it.path}")
+async def test_what_is_not_yours_does_not_exist_in_pylons_contract_either(
+    stack: Stack, victim: Victim, operation: ForeignOperation
+) -> None:
+    """Whoever asks: another user, or who cannot be told who they are."""
+    before, stored = victim.rows(stack), number_of_rows(stack)
+    callers = [stranger.api for stranger in strangers(stack, victim)] + [*nobodies(stack, victim).values()]
+    for caller in callers:
+        for more in ({"input": "x"}, {"cancel": True}):
+            found = []
+            for ids in (victim.ids, NOBODYS):
+                path = operation.path.format(id=ids["stream"], name=AGENT)
+                body = {"runId": ids["run"], **more} if operation.method == "POST" else None
+                response = await caller.call(operation.method, path, json=body)
+                assert response.json()["error"]["code"] in PYLONS_CODES
+                assert not any(ids[kind] in response.text for kind in ("run", "stream", "invocation"))
+                found.append(told(response, ids))
+            assert found[0] == found[1]
+    assert (victim.rows(stack), number_of_rows(stack)) == (before, stored)
+
+
+PYLONS_CODES = {"RUN_NOT_FOUND", "STREAM_NOT_FOUND", "AUTH_REQUIRED", "INVALID_JWT", "INVALID_API_KEY"}
 
 
 async def test_a_run_in_the_body_is_looked_up_like_one_in_the_path(stack: Stack, victim: Victim) -> None:
