@@ -168,5 +168,6 @@ async def test_senders_and_consumers_leave_no_link_behind(broker: Broker) -> Non
     async with listening(broker.url, broker.prefix, slots=3, queues=("default", "bulk")) as worker:
         await sent(broker.url, broker.prefix, 2)
         await worker.has_woken(2)
-        assert worker.broker.connections == set(), "consumers have connections of their own"
+        # Each consumer begins with one that it declares its queue by; the queue of these messages may be the first.
+        await eventually(lambda: not worker.broker.connections, "consumers with connections of their own alone")
     await eventually(lambda: broker.relay.open_links() == 0, "the end of every link")
