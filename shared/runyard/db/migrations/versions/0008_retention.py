@@ -1,6 +1,6 @@
 """What is deleted when it is old enough is found by its age; an invocation says whether its ledger is still there.
 
-Indexes that are there already are left: on a large database they can be made beforehand, CONCURRENTLY.
+What is there already is left: on a large database it can be made beforehand, the indexes CONCURRENTLY.
 
 Revision ID: 0008
 Revises: 0007
@@ -19,7 +19,11 @@ AT_REST = sa.text("status IN ('cancelled', 'completed', 'failed', 'idle')")
 
 def upgrade() -> None:
     # With a default: the version before goes on to insert without naming it.
-    op.add_column("agent_invocations", sa.Column("calls_kept", sa.Boolean(), nullable=False, server_default=sa.true()))
+    op.add_column(
+        "agent_invocations",
+        sa.Column("calls_kept", sa.Boolean(), nullable=False, server_default=sa.true()),
+        if_not_exists=op.get_bind().dialect.name == "postgresql" or None,  # SQLite cannot say it
+    )
     op.create_index(
         "ix_agent_invocations_calls",
         "agent_invocations",
