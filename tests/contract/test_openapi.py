@@ -200,5 +200,6 @@ def documented_row(operation: Described) -> str:
 
 
 def test_the_page_has_every_route() -> None:
-    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    _, _, routes = PAGE.read_text().partition("\n## Routes\n")
+    rows = [line for line in routes.splitlines() if line.startswith("| `")]
     assert rows == [documented_row(operation) for operation in operations()]

@@ -165,6 +165,7 @@ async def test_dev_serves_the_shipped_examples_in_an_empty_folder(dev_environmen
         printed = [await shell(block, await dev.url()) for block in blocks("bash") if "curl" in block]
         await check_programs(dev_environment, await dev.url())
         await check_commands(dev_environment, await dev.url(), tmp_path)
+        await check_calls(await dev.url())
     begun, again, continued, planned = printed
     (opening, *_, end), (first, *rest), (*_, last) = begun, again, continued
     assert end.type == last.type == "result"
@@ -211,6 +212,22 @@ async def check_commands(environment: Environment, url: str, folder: Path) -> No
     assert json.loads(printed[-1])["agent"] == "researcher"
 
 
+async def check_calls(url: str) -> None:
+    """The calls of docs/http.md are answered as it says."""
+    (block,) = blocks("bash", "docs/http.md")
+    printed, decode = (await bash(block, url)).strip(), json.JSONDecoder().raw_decode
+    answers = []
+    while printed:
+        answer, end = decode(printed)
+        answers.append(answer)
+        printed = printed[end:].lstrip()
+    accepted, result, page, cancelled = answers
+    assert accepted["runId"] == result["runId"]
+    assert result["status"] == "completed"
+    assert page["items"][0]["role"] == "assistant"
+    assert cancelled["status"] == "completed"
+
+
 async def python(environment: Environment, block: str, url: str) -> str:
     """What a program prints, as a person runs it."""
     command = (environment.python, "-I", "-W", "error", "-c", block.replace("http://127.0.0.1:8000", url))
@@ -222,14 +239,19 @@ async def python(environment: Environment, block: str, url: str) -> str:
 
 
 async def shell(block: str, url: str) -> list[Event]:
-    """The events that the last call of one of the README's blocks prints, as a person runs it."""
+    """The events that the last call of one of the README's blocks prints."""
+    return EventStreamParser().feed((await bash(block, url)).encode())
+
+
+async def bash(block: str, url: str) -> str:
+    """What a block prints, as a person runs it."""
     assert "http://127.0.0.1:8000" in block
     command = block.replace("http://127.0.0.1:8000", url)
     process = await asyncio.create_subprocess_exec("bash", "-euo", "pipefail", "-c", command, stdout=PIPE, stderr=PIPE)
     async with asyncio.timeout(GUARD_S):
         out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
-    return EventStreamParser().feed(out)
+    return out.decode()
 
 
 @pytest.mark.parametrize(("role", "module"), [("gateway", "runyard_gateway"), ("worker", "runyard_workers")])

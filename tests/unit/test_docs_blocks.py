@@ -54,6 +54,12 @@ def test_bodies_are_some_that_are_taken(page: str) -> None:
     assert said.said() == (None, json.loads(block)["input"])
 
 
+def test_the_fields_of_a_call_are_those_that_are_taken() -> None:
+    ((_, *rows),) = (table for table in tables("docs/http.md") if table[0] == ["field", ""])
+    listed = [name for names, _ in rows for name in re.findall(r"`(\w+)`", names)]
+    assert sorted(listed) == sorted(StartRun.model_json_schema()["properties"])
+
+
 def test_an_errors_body_is_the_one_that_is_shown() -> None:
     (block,) = blocks("json", "docs/errors.md")
     body = RunBusy("...").body(RequestId("req_..."))

@@ -176,6 +176,7 @@ HELD: dict[tuple[str, str], tuple[str, ...]] = {
     ("docs/fsck.md", "bash"): (HERE,),
     ("docs/functions.md", "json"): ("unit/test_docs_blocks.py::test_the_function_answers_as_it_is_shown",),
     ("docs/functions.md", "python"): ("unit/test_docs_blocks.py::test_the_function_answers_as_it_is_shown",),
+    ("docs/http.md", "bash"): ("integration/test_roles_apart.py::check_calls",),
     ("docs/operations.md", "bash"): ("deploy/test_operations.py::test_commands_are_those_that_there_are",),
     ("docs/reliability.md", "bash"): (HERE,),
     ("docs/reliability.md", "text"): ("unit/test_docs_blocks.py::test_what_is_printed_is_what_is_shown",),
