@@ -169,15 +169,24 @@ def test_what_was_made_beforehand_is_left(empty_database_url: str) -> None:
     with connection_to(empty_database_url) as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, BEFORE)
+        before = index_names(connection)
         for statement in statements:
             connection.execute(sa.text(statement.replace("CONCURRENTLY ", "")))
         connection.commit()
     upgrade(empty_database_url)
     with connection_to(empty_database_url) as connection:
+        assert index_names(connection) - before == set(re.findall(r"CONCURRENTLY (\w+)", block)), (
+            "the page has them all"
+        )
         migrated = shape(connection)
         metadata.drop_all(connection)
         metadata.create_all(connection)
         assert migrated == shape(connection)
+
+
+def index_names(connection: sa.Connection) -> set[str]:
+    inspector = sa.inspect(connection)
+    return {str(index["name"]) for table in inspector.get_table_names() for index in inspector.get_indexes(table)}
 
 
 def test_the_migrations_can_be_taken_back(migrated_url: str) -> None:
