@@ -169,19 +169,21 @@ async def test_an_erased_run_is_as_unknown_as_none(stack: Stack) -> None:
     assert (await api.get("/v1/runs")).json()["items"] == []
 
 
-@pytest.mark.parametrize("at_work", [False, True])
-async def test_nothing_of_an_erased_run_is_left(stack: Stack, unique: str, at_work: bool) -> None:
+@pytest.mark.parametrize("status", ["queued", "running", "completed"])
+async def test_nothing_of_an_erased_run_is_left(stack: Stack, unique: str, status: str) -> None:
     """Not a word of it in any table, nor its stream in Redis: only its id, for the feed."""
-    end = [hold(unique)] if at_work else []
-    stack.standin.answers(calls("charge", {"order": unique}), says(f"about {unique}", *end), by=By.TURN)
+    end = [hold(unique)] if status == "running" else []
+    if status != "queued":
+        stack.standin.answers(calls("charge", {"order": unique}), says(f"about {unique}", *end), by=By.TURN)
     api = stack.gateway.user()
-    headers = {"Idempotency-Key": unique}
-    started = (await api.post("/v1/agents/clerk/runs", {"input": unique, "title": unique}, headers=headers)).json()
-    if at_work:
+    path = f"/v1/agents/{'unserved' if status == 'queued' else 'clerk'}/runs"
+    body, headers = {"input": unique, "title": unique}, {"Idempotency-Key": unique}
+    started = (await api.post(path, body, headers=headers)).json()
+    if status == "running":
         await stack.standin.gate(unique).reached()
-    else:
+    elif status == "completed":
         await api.settled(started["invocationId"])
-    assert {"agent_runs", "agent_messages", "agent_inputs"} <= left_in_tables(stack, unique, started["runId"])
+    assert {"agent_runs", "agent_inputs", "idempotency_keys"} <= left_in_tables(stack, unique, started["runId"])
     assert (await api.call("DELETE", f"/v1/runs/{started['runId']}?force")).status_code == 204
     assert left_in_tables(stack, unique, started["streamId"], started["invocationId"]) == set()
     assert left_in_tables(stack, started["runId"]) == {"agent_deletions"}
