@@ -1,5 +1,5 @@
-"""What every page has: links and anchors that lead somewhere, commands, routes and settings that there are; and a test
-that holds each of its blocks.
+"""What every page has: links and anchors that lead somewhere, commands, routes, settings and metrics that there are,
+and a test that holds each of its blocks.
 """
 
 import importlib.util
@@ -12,6 +12,7 @@ import pytest
 from starlette.routing import compile_path
 from tests import shell
 from tests.readme import ROOT, all_blocks, blocks, without_blocks
+from tests.unit.test_metrics import declared
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
@@ -104,6 +105,13 @@ def test_commands_are_those_that_there_are(page: str) -> None:
         check(command.words)
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_that_the_text_names_are_there(page: str) -> None:
+    known = get_command(app)
+    assert isinstance(known, TyperGroup)
+    assert set(re.findall(r"`runyard ([a-z]+)", without_blocks(page))) <= set(known.commands)
+
+
 def test_a_command_that_there_is_not_fails() -> None:
     for words in (("runyard", "rum"), ("runyard", "queues", "--deep"), ("runyard", "keys", "revoke")):
         with pytest.raises(Exception, match=r"No such command|No such option|Missing parameter"):
@@ -112,7 +120,7 @@ def test_a_command_that_there_is_not_fails() -> None:
         check(("kubectl", "exec", "--", "make", "nothing"))
 
 
-# Routes and settings -------------------------------------------------------------------------------------------------
+# Routes, settings, metrics -------------------------------------------------------------------------------------------
 
 ROUTES = [(each.method, compile_path(each.path)[0]) for each in (*OPERATIONS, *pylon.OPERATIONS)]
 OF_OTHERS = ("/v1/responses/",)
@@ -136,6 +144,17 @@ NEEDED["RUNYARD_BROKER_URL"] = "redis://a"
 def test_settings_are_those_that_there_are(page: str) -> None:
     known = {f"RUNYARD_{name.upper()}" for name in Settings.model_fields} | OF_COMMANDS
     assert set(_SETTING.findall(TEXTS[page])) <= known
+
+
+PACKAGES = {"runyard_gateway", "runyard_workers", "runyard_agents"}
+COOKIES = {"runyard_seat"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_metrics_are_those_that_there_are(page: str) -> None:
+    known = {name for name, _, _ in declared()} | PACKAGES | COOKIES
+    for name, more in re.findall(r"\b(runyard_[a-z_]+)(\*?)", TEXTS[page]):
+        assert any(it.startswith(name) for it in known) if more else name in known, name
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(command.variables for command in commands(page))])
