@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from runyard.cli.gateways import told
 from runyard.cli.screen import Answer, Lines, noted, summary
 from runyard.cli.tables import printable
 from runyard.client import Result
@@ -129,10 +130,12 @@ def test_how_it_ended() -> None:
         "usage": {"input_tokens": 9, "output_tokens": 3},
     }
     assert summary(Result.model_validate(told)) == "completed: 2 steps, 9 tokens in, 3 out (run_1)"
-    error = {"code": "RUN_TIMEOUT", "message": "silent\x1b"}
+    error = {"code": "RUN_TIMEOUT", "message": "silent"}
     failed = Result.model_validate({"runId": "run_1", "status": "failed", "error": error})
-    assert summary(failed) == "failed: silent\N{REPLACEMENT CHARACTER} (RUN_TIMEOUT): 0 steps (run_1)"
+    assert summary(failed) == "failed: silent (RUN_TIMEOUT): 0 steps (run_1)"
 
 
-def test_a_terminal_obeys_nobody_else() -> None:
+def test_a_terminal_obeys_nobody_else(capsys: pytest.CaptureFixture[str]) -> None:
+    told("dropped: \x1b]0;x\x07")
+    assert capsys.readouterr().err.count("\N{REPLACEMENT CHARACTER}") == 2
     assert printable("a\x1b]0;x\x07b\r\n\tc\x9b").split("\N{REPLACEMENT CHARACTER}") == ["a", "]0;x", "b", "\n\tc", ""]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import orjson
 
-from runyard.cli.tables import age
+from runyard.cli.tables import age, printable
 from runyard.clock import now_ms, to_iso
 from runyard.db.depth import take_census
 from runyard.db.engine import Database
@@ -97,4 +97,4 @@ def _cells(letter: DeadLetter) -> tuple[str, ...]:
         what = f"cannot be read, {letter.size_bytes} bytes"
     else:
         what = f"{letter.actor!r}{f' of {letter.run_id!r}' if letter.run_id else ''}"
-    return letter.queue, letter.id, dead_for, what
+    return letter.queue, printable(letter.id), dead_for, what

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import orjson
 
 from runyard.cli import exits
+from runyard.cli.tables import printable
 from runyard.client import Client, Unreachable
 from runyard.errors import RunyardError, StartError, Unauthenticated
 from runyard.settings import CallerSettings
@@ -24,7 +25,7 @@ def run(command: Callable[[Client], Awaitable[int]], *, url: str | None) -> int:
     try:
         return asyncio.run(_called(command, url))
     except RunyardError as error:
-        raise StartError(explained(error)) from None
+        raise StartError(printable(explained(error))) from None
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except BrokenPipeError:
@@ -46,9 +47,9 @@ def explained(error: RunyardError) -> str:
 
 
 def told(*lines: str) -> None:
-    """What is for the person and not for the output."""
+    """What is for the person and not for the output: other people's words in it move no cursor."""
     for line in lines:
-        print(line, file=sys.stderr, flush=True)
+        print(printable(line), file=sys.stderr, flush=True)
 
 
 def as_json(value: object) -> None:

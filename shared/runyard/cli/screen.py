@@ -73,7 +73,7 @@ class Answer:
                     print(printable(text), end="", file=sys.stderr, flush=True)
             case _ if (note := noted(frame)) is not None:
                 self.line()
-                told(printable(note))
+                told(note)
 
     def line(self) -> None:
         if self._live:
@@ -123,7 +123,7 @@ def summary(result: Result) -> str:
     why = "" if result.error is None else f": {result.error.message} ({result.error.code})"
     used = result.usage
     tokens = f", {used.get('input_tokens', 0)} tokens in, {used.get('output_tokens', 0)} out" if used else ""
-    return printable(f"{result.status}{why}: {result.steps} steps{tokens} ({result.run_id})")
+    return f"{result.status}{why}: {result.steps} steps{tokens} ({result.run_id})"
 
 
 _WAIT_REASONS = {
