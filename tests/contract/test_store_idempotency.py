@@ -1,14 +1,17 @@
 """Keys of calls: taken with the acceptance, by one of two, and by no call that was refused."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.contract.races import started_and_blocked
-from tests.contract.store import AT, accepted, contents, new_turn, settled
+from tests.contract.store import AT, TENANT, accepted, contents, new_turn, settled
 
 from runyard.db.engine import Database
 from runyard.db.idempotency import KEPT_MS, CallKey
-from runyard.errors import IdempotencyMismatch, RunBusy
+from runyard.db.scope import Scope
+from runyard.errors import IdempotencyMismatch, RunBusy, RunNotFound
+from runyard.ids import new_input_id
 from runyard.lifecycle.accept import NewTurn, accept_turn
 
 pytestmark = pytest.mark.anyio
@@ -60,6 +63,18 @@ async def test_a_key_is_its_callers_own(database: Database, other: dict[str, str
     second = await database.write(accept_turn, keyed(request_hash="h2", **other))
     assert not second.repeated
     assert second.run_id != first.run_id
+
+
+async def test_whoever_may_see_the_run_no_more_repeats_nothing(database: Database) -> None:
+    """An admin's call on somebody's run, sent again by one who is no admin any more."""
+    run = await accepted(database)
+    call = keyed(user_id="root", scope=Scope.of_tenant(TENANT), continues=run.id)
+    await database.write(accept_turn, call)
+    assert (await database.write(accept_turn, replace(call, input_id=new_input_id()))).repeated
+    before = await contents(database)
+    with pytest.raises(RunNotFound):
+        await database.write(accept_turn, replace(call, input_id=new_input_id(), scope=Scope.of_user(TENANT, "root")))
+    assert await contents(database) == before
 
 
 async def test_a_refused_call_takes_no_key(database: Database) -> None:

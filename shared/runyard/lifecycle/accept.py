@@ -11,7 +11,7 @@ from runyard.db.idempotency import CallKey, KeyedCall, bind_key, take_key
 from runyard.db.inputs import adding, check_room, next_position, replacement_of, waiting_inputs
 from runyard.db.locks import lock_owned
 from runyard.db.records import Input, Run
-from runyard.db.scope import Scope
+from runyard.db.scope import Scope, Scoped
 from runyard.db.tables import agent_inputs, agent_invocations, agent_runs
 from runyard.db.together import Insert, Update, Values, Write, write_together
 from runyard.errors import AgentMismatch, RunBusy, RunNotFound
@@ -43,6 +43,11 @@ _NEW_INVOCATION = Insert(
         *("id", "run_id", "stream_id", "request_id", "status", "roles", "options", "steps", "usage", "cost", "deaths"),
         *("stream_closed", "created_at", "trace_context"),
     ),
+)
+_call_of_key = Scoped(
+    sa.select(agent_invocations.c.stream_id, agent_invocations.c.status, agent_runs.c.session_id)
+    .join(agent_runs)
+    .where(agent_invocations.c.id == sa.bindparam("invocation"))
 )
 
 
@@ -123,7 +128,7 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> Accepted:
     finds what it committed, and accepts the turn only if it committed nothing.
 
     Raises:
-        RunNotFound: `continues` names no run of this caller.
+        RunNotFound: `continues` names no run of this caller, or the earlier call's run is none any more.
         AgentMismatch: the run belongs to another agent.
         RunBusy: an invocation is in progress, and `if_busy` is "reject".
         InputQueueFull: too much steering waits already.
@@ -136,7 +141,7 @@ async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> Accepted:
     keyed = KeyedCall(run_id=turn.run_id, invocation_id=turn.invocation_id, input_id=turn.input_id, queued=None)
     earlier = await take_key(connection, turn.call_key, keyed, at=turn.at, **owner)
     if earlier is not None:
-        return await _repeated(connection, earlier)
+        return await _repeated(connection, earlier, turn.scope)
     accepted = await _accept(connection, turn)
     went = replace(keyed, run_id=accepted.run_id, invocation_id=accepted.invocation_id, queued=accepted.queued)
     if went != keyed:
@@ -173,13 +178,10 @@ def _accepted(turn: NewTurn, run_id: RunId, session_id: str | None) -> Accepted:
     )
 
 
-async def _repeated(connection: AsyncConnection, earlier: KeyedCall) -> Accepted:
-    statement = (
-        sa.select(agent_invocations.c.stream_id, agent_invocations.c.status, agent_runs.c.session_id)
-        .join(agent_runs)
-        .where(agent_invocations.c.id == earlier.invocation_id)
-    )
-    row = (await connection.execute(statement)).one()
+async def _repeated(connection: AsyncConnection, earlier: KeyedCall, scope: Scope) -> Accepted:
+    row = (await _call_of_key.execute(connection, scope, invocation=earlier.invocation_id)).one_or_none()
+    if row is None:
+        raise RunNotFound("Run not found", runId=earlier.run_id)
     return Accepted(
         run_id=earlier.run_id,
         invocation_id=earlier.invocation_id,
