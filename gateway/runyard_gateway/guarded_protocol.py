@@ -110,7 +110,10 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_leave(self, tell: Callable[[], None] | None) -> None:
         """`tell` is called once the caller has left the answer in progress; None takes that back."""
         self._on_leave = tell
-        if tell is not None and (self._running is None or self._running.disconnected):
+        if tell is None:
+            return
+        self.flow.resume_reading()  # a large body may have paused it, and who is not read is not seen to leave
+        if self._running is None or self._running.disconnected:
             tell()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ServedApp) -> None:

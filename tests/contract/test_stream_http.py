@@ -123,6 +123,8 @@ async def served() -> AsyncIterator[Served]:
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             stream_id, _, cursor = scope["path"].strip("/").partition("/")
+            while scope["method"] == "POST" and (await receive())["more_body"]:
+                pass
             with hub.watch(stream_id) as tail:
                 await stream_sse(scope, receive, send, tail, int(cursor or 0), headers=[])
 
@@ -189,6 +191,18 @@ async def test_readers_that_reset_leave_nothing_behind(served: Served, cursor: i
         events = await patient.rest()
         assert [(event.seq, event.data) for event in events[:-1]] == [(FRAMES + 1, "after")]
     await served.unwatched()
+
+
+async def test_a_caller_who_sent_much_and_leaves_is_noticed(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the end of their side alone: no heartbeat finds it out. Reading stands still behind a large body."""
+    monkeypatch.setitem(stream_sse.__kwdefaults__, "heartbeat_s", 3600.0)
+    async with asyncio.timeout(GUARD_S):
+        reader, writer = await asyncio.open_connection(*served.address)
+        body = b"x" * 200_000
+        writer.write(b"POST /st_1 HTTP/1.1\r\nhost: test\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+        assert (await Reader(reader=reader, writer=writer).head()).startswith(b"HTTP/1.1 200")
+        writer.close()
+        await served.unwatched()
 
 
 async def test_a_reader_that_stalls_gets_everything_when_it_reads_on(served: Served) -> None:
