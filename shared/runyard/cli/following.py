@@ -74,13 +74,24 @@ class _Following:
         self._interrupts.clear()
         self._screen.line()
         answer = DETACH if self._cancelled or self._run_id is None else await _asked(self._interrupts)
-        if answer == CANCEL and self._run_id is not None:
-            self._cancelled = True
-            told("cancelling; Ctrl-C again leaves at once")
-            await self._client.cancel(self._run_id)
+        if answer == CANCEL and self._run_id is not None and not await self._cancels(self._run_id):
+            answer = DETACH
         if answer == DETACH:
             told(*detached(self._run_id or self._stream.stream_id))
         return answer != DETACH
+
+    async def _cancels(self, run_id: str) -> bool:
+        """False: the person leaves before a gateway has taken the cancel, which may be long in coming."""
+        self._cancelled = True
+        told("cancelling; Ctrl-C again leaves at once")
+        cancelling = asyncio.create_task(self._client.cancel(run_id))
+        try:
+            if not await _came_first(cancelling, self._interrupts):
+                return False
+        finally:
+            cancelling.cancel()
+        cancelling.result()
+        return True
 
 
 async def _asked(interrupts: asyncio.Event) -> str:
