@@ -49,6 +49,8 @@ def pair() -> Iterator[Pair]:
     with ExitStack() as exits:
         servers = exits.enter_context(forgetful_redis()), exits.enter_context(forgetful_redis())
         primary = urlsplit(servers[0].url)
+        with redis.Redis.from_url(servers[0].url) as old:
+            old.config_set("repl-diskless-sync-delay", 0)  # seconds in which it would wait for more replicas
         with redis.Redis.from_url(servers[1].url) as replica:
             replica.replicaof(primary.hostname, primary.port)
             while replica.info("replication")["master_link_status"] != "up":
