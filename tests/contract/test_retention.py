@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.contract.inspecting import execute
-from tests.contract.store import OWNER
+from tests.contract.store import OWNER, new_turn
 from tests.contract.test_store_editing import new_run, rows_of
 from tests.contract.test_store_retention import AGE, OLD
 from tests.contract.worker import GUARD_S, Worker
@@ -13,9 +13,11 @@ from tests.fakes.provider import says
 
 from runyard.clock import now_ms
 from runyard.db import retention as batches
+from runyard.db.idempotency import CallKey
 from runyard.db.retention import Forgotten
 from runyard.errors import CommitUnknown, StoreUnavailable
 from runyard.ids import RunId
+from runyard.lifecycle.accept import accept_turn
 from runyard.lifecycle.editing import create_idle_run, erase_run
 from runyard.metrics import REGISTRY
 from runyard.settings import Settings
@@ -36,6 +38,12 @@ async def idle_runs(worker: Worker, count: int) -> list[RunId]:
     """Old ones."""
     runs = [new_run(at=now_ms() - OLD) for _ in range(count)]
     return [(await worker.database.write(create_idle_run, run))[0].id for run in runs]
+
+
+async def queued_with_a_key(worker: Worker) -> None:
+    """A run that waits for long, and the old key of its call."""
+    turn = new_turn(call_key=CallKey(key="k", request_hash="h"), at=now_ms() - OLD)
+    await worker.database.write(accept_turn, turn)
 
 
 async def keys_of(worker: Worker) -> list[bytes]:
@@ -66,6 +74,19 @@ async def test_one_round_deletes_all_that_is_due(worker: Worker, monkeypatch: py
     before = counted("runs")
     await sweep(worker.database, worker.store, FORGET_RUNS)
     assert counted("runs") == before + 2 * batches.RUNS_A_BATCH + 1
+
+
+async def test_what_takes_long_lets_the_others_have_their_turn(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "SWEEP_S", 0)
+    await idle_runs(worker, batches.RUNS_A_BATCH + 1)
+    await queued_with_a_key(worker)
+    before = {kind: counted(kind) for kind in ("runs", "idempotency_keys")}
+    duties = FORGET_RUNS | {"idempotency_keys": Duty(batches.forget_keys, AGE)}
+    await sweep(worker.database, worker.store, duties)
+    assert counted("runs") == before["runs"] + batches.RUNS_A_BATCH
+    assert counted("idempotency_keys") == before["idempotency_keys"] + 1
+    await sweep(worker.database, worker.store, duties)
+    assert counted("runs") == before["runs"] + batches.RUNS_A_BATCH + 1
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a fault"), StoreUnavailable("away"), CommitUnknown("away")])
