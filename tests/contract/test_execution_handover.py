@@ -17,6 +17,7 @@ from runyard import RunContext, tool
 from runyard.blocks import INTERRUPTED
 from runyard.db import boundaries, claims
 from runyard.db.claims import Claim
+from runyard.lifecycle import cancelling
 from runyard.lifecycle.accept import accept_turn
 from runyard.lifecycle.cancelling import cancel_run
 from runyard.runs import CallState, RunStatus
@@ -403,6 +404,49 @@ async def test_a_run_that_is_to_stop_stops_instead(worker: Worker) -> None:
     await here.crew.left()
     settled = (await worker.settled(here.claim.run.id)).check()
     assert (settled.run.status, settled.result["text"]) == (RunStatus.CANCELLED, "Half")
+
+
+@pytest.mark.parametrize("then", ["", "instead"], ids=["for good", "for another call"])
+@pytest.mark.parametrize("faults", [[], [Fault.AWAY]], ids=["", "away"])
+async def test_a_cancel_that_comes_as_the_run_is_given_up_waits_for_no_turn(
+    worker: Worker, then: str, faults: list[Fault]
+) -> None:
+    """Where the database is away again the next worker stops it."""
+    gate = Gate()
+
+    @tool
+    async def look() -> str:
+        await gate()
+        return "seen"
+
+    worker.script(asks(tool_use("toolu_1", "look"), saying="Let me look. "), says("Instead."), tools=[look])
+    here = Leaving(worker, await worker.claim(content="go"))
+    run_id = here.claim.run.id
+
+    async def cancel() -> None:
+        if then:
+            await worker.database.write(accept_turn, store.new_turn(continues=run_id, content=then, if_busy="cancel"))
+        else:
+            await worker.database.write(cancel_run, run_id, store.OWNER, at=store.AT)
+        worker.database.faults[cancelling.cancel_given_back] = faults[:]
+
+    worker.database.before[claims.give_back] = cancel
+    await reached(gate.reached)
+    leaving = here.leaves()
+    gate.open.set()
+    await done(leaving)
+    await here.crew.left()
+    assert bool(here.crew.publisher.woken) == bool(then or faults)
+    if faults:
+        await worker.execution(await worker.claim_queued()).run()
+    if then:
+        settled = (await worker.execute(await worker.claim_queued())).check()
+        assert (settled.run.status, settled.result["text"]) == (RunStatus.COMPLETED, "Instead.")
+    else:
+        settled = (await worker.settled(run_id)).check()
+        assert (settled.run.status, settled.run.cancel_requested) == (RunStatus.CANCELLED, False)
+    assert [result["content"] for result in settled.results] == ["seen"]
+    assert len(worker.provider.requests) == (2 if then else 1)
 
 
 async def test_without_redis_the_run_leaves_and_its_frames_are_made_good(

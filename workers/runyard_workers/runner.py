@@ -10,13 +10,16 @@ from typing import Any, Protocol
 import structlog
 
 from runyard import traces
+from runyard.clock import now_ms
 from runyard.db import claims
 from runyard.db.claims import Claim, GivenBack
 from runyard.db.turns import Totals
 from runyard.db.workers import OwnRun
 from runyard.errors import GenerationLost, HandOver, StoreUnavailable
 from runyard.ids import RunId
+from runyard.lifecycle.cancelling import cancel_given_back
 from runyard.metrics import HANDOVERS, LOST, TAKEOVERS, YIELDS
+from runyard.runs import BUSY
 from runyard_workers import spans
 from runyard_workers.commits import backoff
 from runyard_workers.execution import Execution
@@ -186,7 +189,22 @@ class Runner:
             return
         HANDOVERS.inc()
         log.info("run given back", run_id=run_id, invocation_id=given.invocation_id, generation=generation)
-        self._publisher.wake_all([given])
+        if not (given.cancel_requested and await self._is_settled(run_id)):
+            self._publisher.wake_all([given])
+
+    async def _is_settled(self, run_id: RunId) -> bool:
+        """Whether a run that was given back and is to be stopped waits for no worker any more."""
+        try:
+            cancelled = await self._services.database.write(cancel_given_back, run_id, at=now_ms())
+        except StoreUnavailable as error:
+            log.warning("cancel waits for the next worker", run_id=run_id, error=str(error))
+            return False
+        if cancelled is None:
+            return False
+        assert cancelled.ending is not None, "it had an invocation"
+        log.info("run cancelled", run_id=run_id, invocation_id=cancelled.run.invocation_id)
+        self._services.closer.close(cancelled.ending)
+        return cancelled.status not in BUSY
 
     async def _execute(self, claim: Claim, holding: Holding) -> None:
         """In a task of its own: all that is logged in it, authors' lines included, names the run."""

@@ -55,11 +55,12 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenBack:
-    """What the message for the next worker names."""
+    """What the message for the next worker names. `cancel_requested`: somebody has asked meanwhile to stop it."""
 
     run_id: RunId
     invocation_id: InvocationId
     queue: str
+    cancel_requested: bool = False
 
 
 _tenant, _user = sa.bindparam("tenant_id", type_=sa.Text), sa.bindparam("user_id", type_=sa.Text)
@@ -248,7 +249,7 @@ async def give_back(
                 requeued_at=now_ms(),
                 **paid,
             )
-            .returning(agent_runs.c.invocation_id, agent_runs.c.queue)
+            .returning(agent_runs.c.invocation_id, agent_runs.c.queue, agent_runs.c.cancel_requested)
         )
     ).one_or_none()
     if row is None:
@@ -261,4 +262,4 @@ async def give_back(
     await connection.execute(
         sa.update(agent_invocations).where(agent_invocations.c.id == row.invocation_id).values(**values)
     )
-    return GivenBack(run_id=run_id, invocation_id=row.invocation_id, queue=row.queue)
+    return GivenBack(run_id=run_id, **row._mapping)

@@ -17,6 +17,7 @@ from runyard.db.tables import agent_invocations, agent_runs
 from runyard.db.transcripts import append, user_row
 from runyard.db.turns import Totals
 from runyard.errors import RunNotFound
+from runyard.ids import RunId
 from runyard.lifecycle import settling
 from runyard.lifecycle.endings import Ending, ending, kept_last
 from runyard.priorities import rank_of
@@ -65,6 +66,18 @@ async def cancel_run(connection: AsyncConnection, run_id: str, scope: Scope, *, 
             waiting = tuple(await waiting_inputs(connection, run.id))
             await drop_inputs(connection, run.id, waiting)
             return Cancelled(run=run, status=run.status, dropped=waiting)
+
+
+async def cancel_given_back(connection: AsyncConnection, run_id: RunId, *, at: int) -> Cancelled | None:
+    """Settle a run whose cancel came as a worker gave it back: queued, it would wait for its turn to be stopped.
+
+    None: somebody else has it, or nobody asks any more.
+    """
+    locked = sa.select(agent_runs).where(agent_runs.c.id == run_id).with_for_update()
+    row = (await connection.execute(locked)).one_or_none()
+    if row is None or row.status != RunStatus.QUEUED or not row.cancel_requested:
+        return None
+    return await settle_queued(connection, Run(**row._mapping), at=at)
 
 
 async def settle_queued(connection: AsyncConnection, run: Run, *, at: int) -> Cancelled:
