@@ -37,7 +37,7 @@ class KnownAgent:
     @property
     def priority(self) -> Priority:
         """Of calls that name none. A worker of the version before names neither this nor a limit."""
-        return Priority(self.spec.get("priority", Priority.INTERACTIVE))
+        return Priority.stored(self.spec.get("priority", Priority.INTERACTIVE))
 
     @property
     def max_running(self) -> int | None:

@@ -9,6 +9,11 @@ class Priority(StrEnum):
     INTERACTIVE = "interactive"  # somebody waits for the answer
     BACKGROUND = "background"  # nobody does
 
+    @classmethod
+    def stored(cls, name: str) -> "Priority":
+        """Of a row or a manifest: a class of a later version, whose processes run beside this one, is the first."""
+        return cls(name) if name in {*cls} else cls.INTERACTIVE
+
 
 PENALTY_MS: Mapping[Priority, int] = MappingProxyType({Priority.INTERACTIVE: 0, Priority.BACKGROUND: 3_600_000})
 """What is added to the time of a call when its place in the queue is made: a background call goes behind interactive

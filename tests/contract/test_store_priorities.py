@@ -1,10 +1,14 @@
 """Priority classes: who goes first among those that wait, and that nobody waits for ever."""
 
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.contract.store import AT, OWNER, accepted, claimed, completed, held, new_turn, registered, run_row, settle
 
 from runyard.db.claims import give_back
+from runyard.db.depth import take_census
 from runyard.db.engine import Database
+from runyard.db.tables import agent_runs
 from runyard.ids import WorkerId
 from runyard.lifecycle.accept import accept_turn
 from runyard.lifecycle.cancelling import cancel_run
@@ -86,3 +90,18 @@ async def test_a_call_that_is_next_keeps_its_class_when_a_queued_one_is_cancelle
     await database.write(cancel_run, run.id, OWNER, at=AT + 40)
     row = await run_row(database, run.id)
     assert (row.status, row.priority, row.rank) == (RunStatus.QUEUED, Priority.BACKGROUND, AT + 20 + PENALTY)
+
+
+async def test_a_class_of_a_later_version_holds_up_nobody(database: Database, worker: WorkerId) -> None:
+    """Its processes run beside this one's, and claim and count the same rows."""
+    first = await accepted(database, at=AT)
+
+    async def mark(connection: AsyncConnection) -> None:
+        await connection.execute(sa.update(agent_runs).values(priority="of_a_later_version"))
+
+    await database.write(mark)
+    second = await accepted(database, at=AT + 1)
+    census = await database.snapshot(take_census, seen_since=0)
+    assert sum(load.runs for load in census.loads if load.priority is Priority.INTERACTIVE) == 2
+    assert [(await claimed(database, worker)).run.id for _ in range(2)] == [first.id, second.id]
+    assert (await run_row(database, first.id)).priority is Priority.INTERACTIVE

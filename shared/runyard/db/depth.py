@@ -86,7 +86,7 @@ _manifests = sa.select(agent_manifests.c.manifest).where(agent_manifests.c.last_
 async def take_census(connection: AsyncConnection, *, seen_since: int) -> Census:
     """To be read by `Database.snapshot`: a run that is claimed meanwhile is counted once."""
     loads = [
-        Load(**{**row._mapping, "status": RunStatus(row.status), "priority": Priority(row.priority)})
+        Load(**{**row._mapping, "status": RunStatus(row.status), "priority": Priority.stored(row.priority)})
         for row in await connection.execute(_loads)
     ]
     rows = await read_workers(connection)

@@ -40,7 +40,7 @@ class Run:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", RunStatus(self.status))
-        object.__setattr__(self, "priority", Priority(self.priority))
+        object.__setattr__(self, "priority", Priority.stored(self.priority))
 
     @property
     def newest_invocation(self) -> InvocationId:
