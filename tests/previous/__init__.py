@@ -24,7 +24,8 @@ class PreviousVersion:
     @classmethod
     def unpacked(cls, folder: Path) -> "PreviousVersion":
         with tarfile.open(ARCHIVE) as archive:
-            archive.extractall(folder, filter="data")
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # from Python 3.11.4 on
+            archive.extractall(folder)
         previous = cls(folder=folder)
         found = [Path(origin) for origin in previous.run(WHERE).split()]
         assert found == [folder / part / package / "__init__.py" for part, package in DISTRIBUTIONS.items()]
