@@ -2,7 +2,7 @@ import pytest
 
 import tests.searches  # noqa: F401 - its profile is known before the options are read
 
-pytest_plugins = ["tests.contract.queue_sides", "tests.integration.fixtures"]
+pytest_plugins = ["tests.contract.queue.queue_sides", "tests.integration.fixtures"]
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """How hard a random search looks: the same few examples in every run of the suite, many new ones on request.
 
-Many new ones: `.venv/bin/python -m pytest --hypothesis-profile=long tests/contract/test_lifecycle.py`
+Many new ones: `.venv/bin/python -m pytest --hypothesis-profile=long tests/contract/lifecycle/test_lifecycle.py`
 """
 
 from hypothesis import HealthCheck, settings

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import structlog
-from tests.contract.worker import Worker, opened
+from tests.contract.execution.worker import Worker, opened
 from tests.databases import POSTGRES, SQLITE, empty_postgres, postgres_database
 from tests.redis_servers import redis_server, sweep
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from tests.contract.listening import ListeningWorker, publishing, wake
-from tests.contract.queue_sides import Broker
-from tests.contract.store import AT, accepted, claimed, completed, held, registered, settle
+from tests.contract.queue.listening import ListeningWorker, publishing, wake
+from tests.contract.queue.queue_sides import Broker
+from tests.contract.store.states import AT, accepted, claimed, completed, held, registered, settle
 from tests.integration.processes import eventually
 
 from runyard.clock import now_ms

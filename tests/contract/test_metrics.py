@@ -13,7 +13,7 @@ import pytest
 from tests.clients.api import Api
 from tests.clients.metrics import Samples, scraped, shows, value
 from tests.clients.tokens import SECRET, token
-from tests.contract.keys import add_key
+from tests.contract.http.keys import add_key
 from tests.integration.fixtures import on_sqlite
 from tests.integration.processes import Process
 from tests.integration.stack import API_KEY, MODEL, Gateway, Stack

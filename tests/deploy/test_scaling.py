@@ -5,7 +5,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.contract.backlog import fill
+from tests.contract.store.backlog import fill
 from tests.databases import postgres_database
 from tests.deploy.manifests import Manifest, environment, find
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 import pytest
-from tests.contract.queue_sides import RabbitmqSide, RedisSide, rabbitmq_side, redis_side
+from tests.contract.queue.queue_sides import RabbitmqSide, RedisSide, rabbitmq_side, redis_side
 from tests.fault.crew import Crew, working
 from tests.fault.gateways import starting_gateways
 from tests.fault.soundness import assert_sound

@@ -9,7 +9,7 @@ from functools import partial
 import pika
 import pytest
 from tests.clients.metrics import scraped, value
-from tests.contract.queue_sides import rabbitmq_side, redis_side
+from tests.contract.queue.queue_sides import rabbitmq_side, redis_side
 from tests.fault.accounts import Started, claims
 from tests.fault.conftest import Fleet, Side
 from tests.fault.crew import Crew, working

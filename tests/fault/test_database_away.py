@@ -11,9 +11,9 @@ from typing import Protocol
 import psycopg
 import pytest
 import sqlalchemy as sa
-from tests.contract import severing
-from tests.contract.queue_sides import redis_side
-from tests.contract.severing import Cut
+from tests.contract.queue.queue_sides import redis_side
+from tests.contract.store import severing
+from tests.contract.store.severing import Cut
 from tests.fault.conftest import Fleet
 from tests.fault.crew import Crew, working
 from tests.fault.held import end_well, held_runs, let_go

@@ -12,7 +12,7 @@ from tests.clients.answer import is_terminal
 from tests.clients.api import Api
 from tests.clients.sse import Event, EventStreamParser
 from tests.clients.wire import wire
-from tests.contract.queue_sides import redis_side
+from tests.contract.queue.queue_sides import redis_side
 from tests.fault.conftest import Fleet
 from tests.fault.gateways import Doors
 from tests.integration.processes import eventually

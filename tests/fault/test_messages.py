@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 from tests.clients.api import Api
-from tests.contract.listening import publishing
+from tests.contract.queue.listening import publishing
 from tests.fault.accounts import Started, claims
 from tests.fault.conftest import Fleet, Side
 from tests.fault.crew import Crew, working

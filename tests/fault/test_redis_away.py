@@ -10,7 +10,7 @@ from tests.clients.answer import answer_text, is_terminal
 from tests.clients.api import Api, replay
 from tests.clients.metrics import shows
 from tests.clients.sse import Event
-from tests.contract.queue_sides import redis_side
+from tests.contract.queue.queue_sides import redis_side
 from tests.databases import postgres_database
 from tests.fault.conftest import Fleet
 from tests.fault.crew import Crew, working

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.clients.answer import is_terminal
 from tests.clients.api import Api, Reading
-from tests.contract.queue_sides import redis_side
+from tests.contract.queue.queue_sides import redis_side
 from tests.fault.accounts import INTERRUPTED, account_of
 from tests.fault.conftest import Fleet
 from tests.fault.crew import Crew

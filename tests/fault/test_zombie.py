@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.clients.api import Reading
 from tests.clients.metrics import shows
-from tests.contract import severing
-from tests.contract.severing import Cut, Held
+from tests.contract.store import severing
+from tests.contract.store.severing import Cut, Held
 from tests.fault.accounts import INTERRUPTED, account_of
 from tests.fault.conftest import on_redis
 from tests.fault.crew import Crew

@@ -17,7 +17,7 @@ from tests.clients.answer import is_terminal
 from tests.clients.api import GUARD_S
 from tests.clients.sse import Event, EventStreamParser
 from tests.clients.tokens import SECRET
-from tests.contract.queue_sides import rabbitmq_side
+from tests.contract.queue.queue_sides import rabbitmq_side
 from tests.dockerfile import copied, installation
 from tests.integration.environments import Environment, Wheels, synced
 from tests.integration.processes import WORKSPACE, InstalledProcess, Process

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 import pytest
-from tests.contract.test_migrations import processes
+from tests.contract.store.test_migrations import processes
 from tests.integration.stack import postgres_and_redis, serving, standing_by
 from tests.standin import says
 

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import pytest
 from tests.authorities import Authority
-from tests.contract.listening import listening, sent
-from tests.contract.queue_sides import rabbitmq_side
+from tests.contract.queue.listening import listening, sent
+from tests.contract.queue.queue_sides import rabbitmq_side
 from tests.integration.stack import Backing, Stack, postgres_redis_and_rabbitmq, starting_stack
 from tests.standin import says
 from tests.tls_relay import TlsRelay, tls_before

@@ -208,7 +208,7 @@ HELD: dict[tuple[str, str], tuple[str, ...]] = {
     ("docs/testing.md", "python"): ("unit/test_docs_testing.py",),
     ("docs/traces.md", "bash"): (BLOCKS,),
     ("docs/upgrade.md", "bash"): (HERE,),
-    ("docs/upgrade.md", "sql"): ("contract/test_migrations.py",),
+    ("docs/upgrade.md", "sql"): ("contract/store/test_migrations.py",),
 }
 """Pages, by the language of their blocks: the tests that hold them. A block that is new in one is held by its test, or
 stands here with another.

@@ -1,0 +1,106 @@
+"""What a caller has shown ends while an answer goes on: the answer ends, the run does not, nothing is missing later."""
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+from tests.clients.api import Api, Reading
+from tests.clients.tokens import token
+from tests.contract.http.keys import add_key, revoke_key
+from tests.integration.fixtures import on_sqlite
+from tests.integration.stack import Stack
+from tests.standin import hold, says
+
+pytestmark = [pytest.mark.anyio, on_sqlite]
+
+SKEW_S = 30
+LEFT_S = 4
+"""Long enough to start a run with, on a busy machine, too."""
+
+
+def expiring(stack: Stack, user: str, left_s: float = LEFT_S) -> Api:
+    return stack.gateway.bearer(token(user, exp=int(time.time() + left_s) - SKEW_S))
+
+
+def check_ended(reading: Reading, reason: str) -> None:
+    """The frame that says so has no number: the reader's cursor stays where it is."""
+    *_, last = reading.events
+    assert (last.type, last.id) == ("error", None)
+    error = json.loads(last.data)["error"]
+    assert (error["code"], error["reason"], error["retryable"]) == ("UNAUTHENTICATED", reason, False)
+    assert error["requestId"] == reading.response.headers["x-request-id"]
+
+
+async def test_a_reader_whose_token_expires_goes_on_with_another(stack: Stack, unique: str) -> None:
+    stack.standin.answers(says("one ", hold(unique), "two"))
+    async with expiring(stack, unique).streaming("talker") as reading:
+        await reading.until_text("one ")
+        await reading.rest()
+    check_ended(reading, "expired")
+    stack.standin.gate(unique).release()
+    again = stack.gateway.user(unique)
+    async with again.resuming(reading.stream_id, reading.last_event_id) as resumed:
+        await resumed.rest()
+    assert resumed.text == "two"
+    numbers = [int(event.id) for event in [*reading.events, *resumed.events] if event.id]
+    assert numbers == list(range(1, len(numbers) + 1))
+    run = (await again.get(f"/v1/runs/{reading.response.headers['x-run-id']}")).json()
+    assert run["status"] == "completed"
+
+
+async def test_a_resumed_stream_ends_with_its_token_too(stack: Stack, unique: str) -> None:
+    started = await stack.gateway.user(unique).start("unserved")
+    api = expiring(stack, unique)
+    async with (
+        api.reading("GET", f"/v1/streams/{started['streamId']}") as by_id,
+        api.reading("GET", f"/v1/runs/{started['runId']}/stream") as by_run,
+    ):
+        for reading in (by_id, by_run):
+            await reading.rest()
+            check_ended(reading, "expired")
+
+
+async def test_a_wait_ends_with_its_token(stack: Stack, unique: str) -> None:
+    """With what is known then, as when its time is over; the guard of the client is shorter than the wait."""
+    started = await stack.gateway.user(unique).start("unserved")
+    api, waiting = expiring(stack, unique), {"Prefer": "wait=60"}
+    answers = await asyncio.gather(
+        api.post("/v1/agents/unserved/runs", {"input": "x"}, headers=waiting),
+        api.get(f"/v1/invocations/{started['invocationId']}", headers=waiting),
+    )
+    assert [(answer.status_code, answer.json()["status"]) for answer in answers] == [(202, "queued")] * 2
+
+
+def service_of(stack: Stack, name: str) -> Api:
+    return stack.gateway.bearer(add_key(stack, name, "acme"))
+
+
+async def test_a_revoked_key_ends_what_is_read_with_it(stack: Stack, unique: str) -> None:
+    ann: dict[str, Any] = {"as": {"userId": unique}}
+    service = service_of(stack, unique)
+    async with service.streaming("unserved", **ann) as reading:
+        await reading.opened()
+        revoke_key(stack, unique)
+        await reading.rest()
+        check_ended(reading, "invalid")
+        refused = await service.get("/v1/runs")
+        assert (refused.status_code, refused.json()["error"]["reason"]) == (401, "invalid")
+        path = f"/v1/runs/{reading.response.headers['x-run-id']}"
+    assert (await stack.gateway.user(unique, tenant="acme").get(path)).json()["status"] == "queued"
+
+
+async def test_keys_of_others_go_on(stack: Stack, unique: str) -> None:
+    """Only what was read with the revoked one ends."""
+    ann: dict[str, Any] = {"as": {"userId": unique}}
+    first, second = service_of(stack, f"{unique}-1"), service_of(stack, f"{unique}-2")
+    started = await first.start("unserved", **ann)
+    async with first.resuming(started["streamId"]) as ending, second.resuming(started["streamId"]) as going:
+        await going.opened()
+        revoke_key(stack, f"{unique}-1")
+        await ending.rest()
+        check_ended(ending, "invalid")
+        await second.post(f"/v1/runs/{started['runId']}/cancel")
+        *_, last = await going.rest()
+        assert (last.type, json.loads(last.data)["status"]) == ("result", "cancelled")
