@@ -192,7 +192,11 @@ class Settings(AuthSettings, StateSettings, QueueSettings):
     stream_max_bytes: int = Field(default=4_194_304, ge=1, description="Bytes of frames kept per stream")
     stream_max: int = Field(default=20_000, ge=1, description="Finished streams kept; beyond it the oldest go")
 
-    dev: bool = Field(default=False, description="Set by `runyard dev`: without a key models are the demo model")
+    dev: bool = Field(
+        default=False,
+        description="Set by `runyard dev`: without a key the demo model answers, a broken agent file stops no start, "
+        "logs are no JSON",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least severe logged")
 
     @field_validator("cors_origins", "models_allowed", "queues", mode="before")

@@ -1,7 +1,7 @@
 """The page around a conversation: tokens, one's runs, a phone, the keyboard."""
 
 import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Route, expect
 from tests.browser.console import Reader
 from tests.clients.tokens import token
 from tests.integration.fixtures import on_sqlite
@@ -12,6 +12,21 @@ pytestmark = [pytest.mark.anyio, on_sqlite]
 
 RUNS = 23
 PHONE = {"width": 390, "height": 844}
+
+
+async def test_an_agent_that_has_a_worker_is_offered_first(reader: Reader) -> None:
+    async def without_the_first_ones_workers(route: Route) -> None:
+        answer = await route.fetch()
+        told = await answer.json()
+        told["items"][0]["liveWorkers"] = 0
+        await route.fulfill(response=answer, json=told)
+
+    await reader.context.route("**/v1/agents", without_the_first_ones_workers)
+    console = await reader.opens()
+    agents = console.page.get_by_role("radio")
+    await expect(console.page.locator(".agent-card").first).to_contain_text("no worker alive")
+    await expect(agents.nth(1)).to_be_checked()
+    await expect(agents.first).not_to_be_checked()
 
 
 async def test_a_token_is_asked_for_and_kept_for_the_tab(stack: Stack, chromium: Browser, unique: str) -> None:

@@ -48,6 +48,7 @@ async def test_it_streams_an_answer_stops_and_has_the_run_again(folder: Path, de
     stopped = [line for line in dev.out.read_text().splitlines() if line.endswith(" left")]
     assert [line.split()[0] for line in stopped] == ["worker", "gateway"]
 
+    (folder / "agents/adder.py").rename(folder / "agents/summer.py")
     with running_dev(folder) as again:
         async with again.api() as api:
             (run,) = (await api.get("/v1/runs")).json()["items"]
@@ -55,6 +56,8 @@ async def test_it_streams_an_answer_stops_and_has_the_run_again(folder: Path, de
             async with api.resuming(run["streamId"], since="0") as reading:
                 assert await reading.rest() == events
                 assert reading.text == text
+        await again.printed(r"^  agents   summer   ")  # those that answer now
+        await again.printed(r"^  try it   curl \S+ \S+/v1/agents/summer/runs ")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], ids=lambda number: number.name)
@@ -79,13 +82,13 @@ async def test_a_gateway_that_dies_ends_everything(dev: RunningDev) -> None:
     with dev.none_left():
         os.kill(pid_of("runyard_gateway", dev), signal.SIGKILL)
         assert await dev.exited() == 1
-    assert dev.err.read_text().startswith("error: the gateway stopped with exit code -9")
+    assert dev.err.read_text().startswith("error: the gateway was ended by signal 9 (Killed); its last line: ")
 
 
 async def test_a_worker_that_dies_is_started_again(dev: RunningDev) -> None:
     await dev.url()
     os.kill(pid_of("runyard_workers", dev), signal.SIGKILL)
-    await dev.printed(r"^runyard \| the worker stopped with exit code -9: it starts again in 1 s$")
+    await dev.printed(r"^runyard \| the worker was ended by signal 9 \(Killed\): it starts again in 1 s$")
     await dev.printed(r"(?s)worker registered.*worker registered")
     async with dev.api() as api:
         assert (await api.run("adder", "Add 1 and 2."))["status"] == "completed"

@@ -11,13 +11,18 @@ from runyard_workers.catalog import load_folder
 pytest_plugins = ["pytester"]
 
 
-def test_the_agent_loads_and_its_tests_pass(pytester: pytest.Pytester) -> None:
-    agent, test = starter.write("planner", Path("agents"), Path("checks"))  # this process has a package `tests` already
-    assert (str(agent), str(test)) == ("agents/planner.py", "checks/test_planner.py")
+NAMES = ["planner", "agent", "class", "date", "days_until", "import", "tool"]
+"""The others mean something in Python, or in the file."""
+
+
+def test_the_agents_load_and_their_tests_pass(pytester: pytest.Pytester) -> None:
+    written = [starter.write(name, Path("agents"), Path("checks")) for name in NAMES]  # `tests` is a package already
+    assert [str(path) for path in written[0]] == ["agents/planner.py", "checks/test_planner.py"]
+    assert "\nplanner = agent(" in written[0][0].read_text()
     catalog = load_folder(pytester.path / "agents")
-    assert (catalog.problems, [*catalog.agents]) == ((), ["planner"])
+    assert (catalog.problems, sorted(catalog.agents)) == ((), sorted(NAMES))
     ran = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--import-mode=importlib", "checks")
-    ran.assert_outcomes(passed=2)
+    ran.assert_outcomes(passed=2 * len(NAMES))
 
 
 @pytest.mark.parametrize("taken", ["agents/planner.py", "tests/test_planner.py"])

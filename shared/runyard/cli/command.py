@@ -58,7 +58,7 @@ def migrate() -> None:
     from runyard.db.migrate import upgrade
     from runyard.settings import DatabaseSettings
 
-    upgrade(DatabaseSettings.load().database_url)
+    print(f"the schema is at revision {upgrade(DatabaseSettings.load().database_url)}")
 
 
 @app.command()

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
-from runyard.cli.process import ChildExitedError, Process, Show
+from runyard.cli.process import ChildExitedError, Process, Show, how_it_ended
 from runyard.cli.race import race
 
 RESTART_DELAYS_S = (1.0, 2.0, 5.0, 10.0, 30.0)
@@ -54,7 +54,7 @@ class Keeper:
     async def _wait_after_crash(self, code: int, *, lived_s: float) -> None:
         self._crashes = 1 if lived_s > STEADY_S else self._crashes + 1
         delay_s = RESTART_DELAYS_S[min(self._crashes, len(RESTART_DELAYS_S)) - 1]
-        self._show("runyard", f"the worker stopped with exit code {code}: it starts again in {delay_s:g} s")
+        self._show("runyard", f"the worker {how_it_ended(code)}: it starts again in {delay_s:g} s")
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._saved.wait(), delay_s)
 

@@ -24,11 +24,12 @@ class Probe:
         return status == http.client.OK
 
     async def agents(self) -> list[str]:
-        """The names of the agents that living workers have registered; waits for the first."""
+        """The names of the agents that living workers have, without those that ran here before; waits for the first."""
         while True:
             status, body = await asyncio.to_thread(self._get, "/v1/agents")
-            if status == http.client.OK and (items := json.loads(body)["items"]):
-                return sorted(item["name"] for item in items)
+            items = json.loads(body)["items"] if status == http.client.OK else []
+            if served := sorted(item["name"] for item in items if item["liveWorkers"]):
+                return served
             await asyncio.sleep(POLL_S)
 
     def _get(self, path: str) -> tuple[int, bytes]:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self, TypeVar
@@ -32,8 +33,16 @@ class ChildExitedError(Exception):
     """A child ended that should have stayed."""
 
     def __init__(self, name: str, code: int, last_line: str) -> None:
-        reason = last_line.removeprefix("error: ") or "it said nothing"
-        super().__init__(f"the {name} stopped with exit code {code}: {reason}")
+        said = last_line.removeprefix("error: ") or "it said nothing"
+        # Whoever is killed has no last word: its line is no reason, and says where to look.
+        super().__init__(f"the {name} {how_it_ended(code)}{': ' if code >= 0 else '; its last line: '}{said}")
+
+
+def how_it_ended(code: int) -> str:
+    """`stopped with exit code 2`, or of a code below 0 `was ended by signal 9 (Killed)`."""
+    if code >= 0:
+        return f"stopped with exit code {code}"
+    return f"was ended by signal {-code} ({signal.strsignal(-code)})"
 
 
 class Process:

@@ -1,5 +1,6 @@
 """`runyard new`: the files to begin an agent with."""
 
+import keyword
 import re
 from pathlib import Path
 
@@ -27,7 +28,7 @@ async def days_until(ctx: RunContext, day: str) -> dict[str, int]:
     return {{"days": days}}
 
 
-{name} = agent(
+{variable} = agent(
     system="You help people plan. Never count days yourself: call `days_until`.",
     tools=[days_until],
 )
@@ -73,7 +74,8 @@ def write(name: str, folder: Path, tests: Path) -> tuple[Path, Path]:
     for path in (agent, test):
         if path.exists():
             raise StartError(f"{path} is there already, and stays as it is")
-    for path, text in ((agent, AGENT.format(name=name)), (test, TEST.format(agent=agent.as_posix()))):
+    written = AGENT.format(name=name, variable=_variable(name))
+    for path, text in ((agent, written), (test, TEST.format(agent=agent.as_posix()))):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8") as file:
@@ -81,3 +83,9 @@ def write(name: str, folder: Path, tests: Path) -> tuple[Path, Path]:
         except OSError as error:
             raise StartError(f"{path} cannot be written: {error.strerror}") from None
     return agent, test
+
+
+def _variable(name: str) -> str:
+    """The agent's name, which the file may not give to a variable, or already gives to something else."""
+    taken = keyword.iskeyword(name) or re.search(rf"\b{name}\b", AGENT)
+    return f"{name}_agent" if taken else name

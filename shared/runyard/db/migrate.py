@@ -26,8 +26,10 @@ POLL_S = 0.5
 log = structlog.get_logger()
 
 
-def upgrade(database_url: str) -> None:
-    """Bring the schema to this version's revision; waits for another process that does so, 60 s at most.
+def upgrade(database_url: str) -> str | None:
+    """Bring the schema to this version's revision, or leave it at a newer one; the revision that it has then.
+
+    Waits for another process that does so, 60 s at most.
 
     Raises:
         StartError: the database cannot be reached or changed, or the lock was not free in time.
@@ -43,6 +45,7 @@ def upgrade(database_url: str) -> None:
             config.attributes["connection"] = connection
             if not _is_newer(connection, ScriptDirectory.from_config(config)):
                 command.upgrade(config, "head")
+            return _revision(connection)
     except (sa.exc.DBAPIError, OSError) as error:
         raise StartError(f"the database cannot be migrated: {_one_line(error)} (RUNYARD_DATABASE_URL)") from error
     finally:

@@ -144,7 +144,7 @@ def test_a_migration_that_is_killed_leaves_nothing(empty_database_url: str) -> N
 def test_migrating_again_changes_nothing(migrated_url: str) -> None:
     with connection_to(migrated_url) as connection:
         before = shape(connection)
-    upgrade(migrated_url)
+    assert upgrade(migrated_url) == HEAD
     with connection_to(migrated_url) as connection:
         assert shape(connection) == before
 
@@ -203,7 +203,7 @@ def test_the_migrations_can_be_taken_back(migrated_url: str) -> None:
 def test_a_schema_of_a_newer_version_is_left_alone(migrated_url: str) -> None:
     """While two versions run side by side, the newer one migrates and the older one goes on with what it finds."""
     set_revision(migrated_url, "9999_from_the_future")
-    upgrade(migrated_url)
+    assert upgrade(migrated_url) == "9999_from_the_future"
     wait_for_revision(migrated_url, wait_s=0)
     assert revision(migrated_url) == "9999_from_the_future"
 

@@ -11,7 +11,7 @@ export function AgentPicker({ page, conversation, agents }) {
   const agent = useStore(conversation.store, (state) => state.agent);
   const chosen = items?.find(({ name }) => name === agent);
   useEffect(() => {
-    if (items?.length > 0 && agent === null) conversation.choose(items[0].name);
+    if (items?.length > 0 && agent === null) conversation.choose(firstServed(items).name);
   }, [items, agent]);
   if (failure) return html`<${FailureNotice} failure=${failure} onRetry=${() => page.agents.refresh()} />`;
   if (items === null) return html`<p class="empty">Loading</p>`;
@@ -29,6 +29,9 @@ export function AgentPicker({ page, conversation, agents }) {
     ${chosen?.tools.length > 0 && html`<${Tools} agent=${chosen} />`}
   </section>`;
 }
+
+/** One that answers: a call of the others waits until a worker has them. */
+const firstServed = (items) => items.find(({ liveWorkers }) => liveWorkers > 0) ?? items[0];
 
 function Unknown({ agent }) {
   return html`<p class="note" role="alert">
