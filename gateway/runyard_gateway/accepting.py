@@ -7,7 +7,8 @@ import structlog
 
 from runyard.db.engine import Work
 from runyard.errors import CommitUnknown, StoreUnavailable
-from runyard.lifecycle.accept import Accepted, NewTurn, accept_turn
+from runyard.lifecycle.accept import accept_turn
+from runyard.lifecycle.new_turn import Accepted, NewTurn
 from runyard.metrics import ACCEPTED
 from runyard.streams.cancels import tell_cancel
 from runyard_gateway import tracing

@@ -27,7 +27,7 @@ from runyard.errors import (
     StreamOverloaded,
 )
 from runyard.ids import RequestId, new_input_id, new_invocation_id, new_run_id, new_stream_id
-from runyard.lifecycle.accept import Accepted, NewTurn
+from runyard.lifecycle.new_turn import Accepted, NewTurn
 from runyard.priorities import Priority
 from runyard_gateway import shapes, waiting
 from runyard_gateway.accepting import accept

@@ -11,7 +11,7 @@ from runyard.db import reads
 from runyard.db.records import Invocation, Run
 from runyard.errors import StoreUnavailable, StreamGone
 from runyard.frames import RESERVED_EVENTS, Frame, FrameEvent
-from runyard.lifecycle.accept import Accepted
+from runyard.lifecycle.new_turn import Accepted
 from runyard.outcomes import failure_body
 from runyard_gateway.answers import json_answer
 from runyard_gateway.auth.principal import Principal

@@ -5,7 +5,7 @@ from typing import Any
 from runyard.db.claims import Claim
 from runyard.db.records import Input, Invocation, Message, Run
 from runyard.ids import InvocationId, RunId, StreamId
-from runyard.lifecycle.accept import ZERO_COST
+from runyard.lifecycle.creating import ZERO_COST
 from runyard.runs import RunStatus
 
 RUN = RunId("run_1")

@@ -27,7 +27,7 @@ from runyard.errors import (
     Unauthenticated,
 )
 from runyard.frames import Frame, FrameEvent
-from runyard.lifecycle.accept import Accepted, NewTurn
+from runyard.lifecycle.new_turn import Accepted, NewTurn
 from runyard.names import FUNCTION_PREFIX
 from runyard.service_keys import PREFIX
 from runyard_gateway.accepting import accept

@@ -10,7 +10,7 @@ from runyard.db.records import Invocation
 from runyard.errors import NotReady
 from runyard.frames import Frame, FrameEvent
 from runyard.ids import StreamId
-from runyard.lifecycle.accept import Accepted
+from runyard.lifecycle.new_turn import Accepted
 from runyard_gateway.answers import json_answer
 from runyard_gateway.auth.principal import Credential, Principal
 from runyard_gateway.from_rows import settled_frames

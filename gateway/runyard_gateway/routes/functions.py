@@ -21,7 +21,7 @@ from runyard.errors import (
     StreamOverloaded,
 )
 from runyard.ids import new_input_id, new_invocation_id, new_run_id, new_stream_id
-from runyard.lifecycle.accept import NewTurn
+from runyard.lifecycle.new_turn import NewTurn
 from runyard.priorities import Priority
 from runyard_gateway.auth.acting import acting, check_may_run
 from runyard_gateway.auth.authenticator import unauthenticated

@@ -1,121 +1,32 @@
 """Accepting a call: one transaction that creates or continues a run. Once it is committed the run is never lost."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runyard.db.idempotency import CallKey, KeyedCall, bind_key, take_key
-from runyard.db.inputs import adding, check_room, next_position, replacement_of, waiting_inputs
+from runyard.db.idempotency import KeyedCall, bind_key, take_key
+from runyard.db.inputs import check_room, replacement_of, waiting_inputs
 from runyard.db.locks import lock_owned
 from runyard.db.records import Input, Run
 from runyard.db.scope import Scope, Scoped
 from runyard.db.tables import agent_inputs, agent_invocations, agent_runs
-from runyard.db.together import Insert, Update, Values, Write, write_together
 from runyard.errors import AgentMismatch, RunBusy, RunNotFound
 from runyard.history import HistoryMessage
-from runyard.ids import InputId, InvocationId, RequestId, RunId, StreamId
+from runyard.ids import InvocationId, RunId
 from runyard.lifecycle.cancelling import settle_queued
-from runyard.lifecycle.creating import NEW_RUN, ZERO_COST, lock_session, new_run
+from runyard.lifecycle.creating import lock_session
 from runyard.lifecycle.editing import check_fits, store_history
-from runyard.lifecycle.endings import Ending
-from runyard.priorities import Priority, rank_of
-from runyard.runs import BUSY, RunEvent, RunStatus, after
+from runyard.lifecycle.enqueuing import add_steering, begin_turn, create_run, stop_and_follow
+from runyard.lifecycle.new_turn import Accepted, NewTurn
+from runyard.runs import BUSY, RunStatus
 
-_RUN_STEERED = Update(
-    table=agent_runs, columns=("last_activity_at", "title", "metadata"), where=agent_runs.c.id == sa.bindparam("run")
-)
-_RUN_STOPPED = Update(
-    table=agent_runs,
-    columns=(*_RUN_STEERED.columns, "context", "cancel_requested", "queue", "priority"),
-    where=_RUN_STEERED.where,
-)
-_RUN_CONTINUED = Update(
-    table=agent_runs,
-    columns=(*_RUN_STOPPED.columns, "status", "rank", "invocation_id", "error"),
-    where=_RUN_STEERED.where,
-)
-_NEW_INVOCATION = Insert(
-    table=agent_invocations,
-    columns=(
-        *("id", "run_id", "stream_id", "request_id", "status", "roles", "options", "steps", "usage", "cost", "deaths"),
-        *("stream_closed", "created_at", "trace_context"),
-    ),
-)
 _call_of_key = Scoped(
     sa.select(agent_invocations.c.stream_id, agent_invocations.c.status, agent_runs.c.session_id)
     .join(agent_runs)
     .where(agent_invocations.c.id == sa.bindparam("invocation"))
 )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NewTurn:
-    """A checked call, its text clean (`runyard.text`).
-
-    Its ids are made by whoever accepts it, so that after a commit of unknown outcome it can be accepted again.
-    """
-
-    tenant_id: str
-    user_id: str
-    """Whom the run belongs to that it creates, and whose session it names."""
-
-    scope: Scope
-    """The runs that `continues` may name."""
-
-    agent: str
-    queue: str
-    priority: Priority
-    content: str | list[dict[str, Any]]
-    roles: tuple[str, ...]
-    options: dict[str, Any]
-    run_id: RunId
-    invocation_id: InvocationId
-    input_id: InputId
-    stream_id: StreamId
-    request_id: RequestId
-    at: int
-    continues: str | None = None
-    if_busy: Literal["steer", "reject", "cancel"] = "steer"
-    session_id: str | None = None
-    title: str | None = None
-    metadata: dict[str, Any] | None = None
-    context: dict[str, Any] | None = None
-    """Replaces the run's, unless this is input that steers: what runs has begun with the one that it has."""
-
-    history: tuple[HistoryMessage, ...] | None = None
-    """What was said elsewhere before `content`; with it the two are checked to fit behind the transcript."""
-
-    call_key: CallKey | None = None
-    trace_context: dict[str, str] | None = None
-    """Of the request that brings it (`runyard.traces.carried`)."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Accepted:
-    """Where the input went: into a new invocation, or to one that is there (`queued`: how many inputs steer it so).
-
-    `status`: of that invocation. `waits_for_end`: it is next when what runs, and is asked to stop, has ended.
-    `repeated`: nothing was stored; this is what became of an earlier call with the same key.
-    """
-
-    run_id: RunId
-    invocation_id: InvocationId
-    input_id: InputId
-    stream_id: StreamId
-    session_id: str | None
-    status: RunStatus = RunStatus.QUEUED
-    queued: int | None = None
-    waits_for_end: bool = False
-    repeated: bool = False
-    ending: Ending | None = None
-    """Of the stream of a queued call that this one replaced: whoever accepts owes it."""
-
-    @property
-    def is_steering(self) -> bool:
-        return self.queued is not None
 
 
 async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> Accepted:
@@ -164,7 +75,7 @@ async def _accept(connection: AsyncConnection, turn: NewTurn) -> Accepted:
         return await _accept_busy(connection, run, turn)
     if turn.history is not None:
         await _store_history(connection, run, turn, turn.history)
-    await _continue(connection, run, turn)
+    await begin_turn(connection, run, turn)
     return _accepted(turn, run.id, run.session_id)
 
 
@@ -204,7 +115,7 @@ async def _accept_busy(connection: AsyncConnection, run: Run, turn: NewTurn) -> 
             settled = await settle_queued(connection, run, at=turn.at)
             if settled.status in BUSY:
                 raise _replaced_already(run)
-            await _continue(connection, replace(run, status=settled.status), turn)
+            await begin_turn(connection, replace(run, status=settled.status), turn)
             return replace(_accepted(turn, run.id, run.session_id), ending=settled.ending)
         case "cancel":
             if replacement_of(await waiting_inputs(connection, run.id), run.newest_invocation) is not None:
@@ -226,10 +137,7 @@ async def _steer(
 ) -> Accepted:
     steering = [item for item in waiting if not item.opens]
     check_room(steering, turn.content)
-    position = await next_position(connection, run.id)
-    change = {"run": run.id, "last_activity_at": turn.at, **_described(run, turn)}
-    added = adding(run.id, invocation_id, turn.input_id, turn.content, position=position, opens=False, at=turn.at)
-    await write_together(connection, (_RUN_STEERED, change), added)
+    await add_steering(connection, run, turn, invocation_id)
     return await _steering(connection, run, turn, invocation_id, queued=len(steering) + 1)
 
 
@@ -252,51 +160,12 @@ async def _steering(
 
 
 async def _replace(connection: AsyncConnection, run: Run, turn: NewTurn) -> Accepted:
-    """Stop what runs; this call is next. Steering that waits is kept: what runs folds it as it stops."""
-    await _enqueue(
-        connection,
-        run,
-        turn,
-        _RUN_STOPPED,
-        cancel_requested=True,
-        queue=turn.queue,
-        priority=turn.priority,
-        last_activity_at=turn.at,
-    )
+    await stop_and_follow(connection, run, turn)
     return replace(_accepted(turn, run.id, run.session_id), waits_for_end=True)
 
 
 def _replaced_already(run: Run) -> RunBusy:
     return RunBusy("Another call waits to take the place of what runs", runId=run.id, status=run.status)
-
-
-async def _enqueue(connection: AsyncConnection, run: Run, turn: NewTurn, update: Update, **changes: Any) -> None:
-    """Change the run, and add the invocation with its opening input."""
-    position = await next_position(connection, run.id)
-    context = run.context if turn.context is None else turn.context
-    changed = (update, {"run": run.id, "context": context, **changes, **_described(run, turn)})
-    await write_together(connection, changed, *_invocation_and_input(turn, run.id, position=position))
-
-
-def _invocation_and_input(turn: NewTurn, run_id: RunId, *, position: int) -> list[tuple[Write, Values]]:
-    invocation = {
-        "id": turn.invocation_id,
-        "run_id": run_id,
-        "stream_id": turn.stream_id,
-        "request_id": turn.request_id,
-        "status": RunStatus.QUEUED,
-        "roles": list(turn.roles),
-        "options": turn.options,
-        "steps": 0,
-        "usage": {},
-        "cost": ZERO_COST,
-        "deaths": [],
-        "stream_closed": False,
-        "created_at": turn.at,
-        "trace_context": turn.trace_context,
-    }
-    opening = adding(run_id, turn.invocation_id, turn.input_id, turn.content, position=position, opens=True, at=turn.at)
-    return [(_NEW_INVOCATION, invocation), opening]
 
 
 async def _accepted_before(connection: AsyncConnection, run: Run, turn: NewTurn) -> Accepted | None:
@@ -323,7 +192,7 @@ async def _run_to_continue(connection: AsyncConnection, turn: NewTurn) -> Run | 
         run = await _lock_session(connection, turn)
         if run is not None:
             return run
-    if await _create(connection, turn):
+    if await create_run(connection, turn):
         return None
     # Another call created the session between the two statements, or an earlier try the run: the insert has awaited
     # its commit.
@@ -346,25 +215,6 @@ async def _lock_session(connection: AsyncConnection, turn: NewTurn) -> Run | Non
     )
 
 
-async def _create(connection: AsyncConnection, turn: NewTurn) -> bool:
-    """Whether the run was inserted, with its invocation and input: not when the run or its session exists."""
-    run = new_run(
-        run_id=turn.run_id,
-        tenant_id=turn.tenant_id,
-        user_id=turn.user_id,
-        agent=turn.agent,
-        queue=turn.queue,
-        priority=turn.priority,
-        session_id=turn.session_id,
-        title=turn.title,
-        metadata=turn.metadata,
-        context=turn.context,
-        invocation_id=turn.invocation_id,
-        at=turn.at,
-    )
-    return await write_together(connection, (NEW_RUN, run), *_invocation_and_input(turn, turn.run_id, position=1))
-
-
 async def _created(connection: AsyncConnection, turn: NewTurn) -> Run:
     run = await lock_owned(connection, turn.run_id, Scope.of_user(turn.tenant_id, turn.user_id))
     assert run is not None, "this transaction created it"
@@ -376,28 +226,3 @@ async def _store_history(
 ) -> None:
     await check_fits(connection, run, [*history, HistoryMessage(role="user", content=turn.content)])
     await store_history(connection, run, history, at=turn.at)
-
-
-async def _continue(connection: AsyncConnection, run: Run, turn: NewTurn) -> None:
-    await _enqueue(
-        connection,
-        run,
-        turn,
-        _RUN_CONTINUED,
-        status=after(run.status, RunEvent.TURN),
-        rank=rank_of(turn.priority, turn.at),
-        queue=turn.queue,
-        priority=turn.priority,
-        invocation_id=turn.invocation_id,
-        cancel_requested=False,
-        error=None,
-        last_activity_at=turn.at,
-    )
-
-
-def _described(run: Run, turn: NewTurn) -> dict[str, Any]:
-    """What a call says of the run, whatever becomes of its input."""
-    return {
-        "title": run.title if turn.title is None else turn.title,
-        "metadata": run.metadata if turn.metadata is None else turn.metadata,
-    }

@@ -17,7 +17,8 @@ from runyard import RunContext, tool
 from runyard.db import boundaries, claims, turns
 from runyard.db.claims import Claim
 from runyard.errors import ProviderError
-from runyard.lifecycle.accept import Accepted, accept_turn
+from runyard.lifecycle.accept import accept_turn
+from runyard.lifecycle.new_turn import Accepted
 from runyard.runs import RunStatus
 
 pytestmark = pytest.mark.anyio

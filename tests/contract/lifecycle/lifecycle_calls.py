@@ -17,8 +17,9 @@ from runyard.db.limits import Limits
 from runyard.db.workers import beat
 from runyard.errors import AlreadyFolded, GenerationLost, RunBusy, WorkerGone
 from runyard.ids import WorkerId
-from runyard.lifecycle.accept import Accepted, NewTurn, accept_turn
+from runyard.lifecycle.accept import accept_turn
 from runyard.lifecycle.cancelling import cancel_run
+from runyard.lifecycle.new_turn import Accepted, NewTurn
 from runyard.priorities import rank_of
 from runyard.runs import CallState, RunStatus
 

@@ -55,7 +55,7 @@ from runyard.db.records import Input, Invocation, Message, Run
 from runyard.db.tables import agent_calls, agent_inputs, agent_invocations, agent_messages, agent_runs
 from runyard.db.workers import Registration, register
 from runyard.ids import WorkerId
-from runyard.lifecycle.accept import NewTurn
+from runyard.lifecycle.new_turn import NewTurn
 from runyard.priorities import Priority
 from runyard.runs import BUSY, SETTLED, TRANSITIONS, CallState, RunStatus
 from runyard.transcript import request_messages

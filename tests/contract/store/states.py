@@ -27,7 +27,8 @@ from runyard.ids import (
     new_stream_id,
     new_worker_id,
 )
-from runyard.lifecycle.accept import NewTurn, accept_turn
+from runyard.lifecycle.accept import accept_turn
+from runyard.lifecycle.new_turn import NewTurn
 from runyard.priorities import Priority
 from runyard.runs import RunEvent
 

@@ -26,8 +26,9 @@ from runyard.db.records import Message
 from runyard.db.tables import agent_inputs
 from runyard.ids import WorkerId
 from runyard.lifecycle import settling
-from runyard.lifecycle.accept import Accepted, accept_turn
+from runyard.lifecycle.accept import accept_turn
 from runyard.lifecycle.cancelling import cancel_run
+from runyard.lifecycle.new_turn import Accepted
 from runyard.runs import CallState, RunStatus
 from runyard.transcript import request_messages
 

@@ -30,8 +30,9 @@ from runyard.db.records import Run
 from runyard.db.scope import Scope
 from runyard.errors import RunNotFound
 from runyard.ids import WorkerId
-from runyard.lifecycle.accept import Accepted, accept_turn
+from runyard.lifecycle.accept import accept_turn
 from runyard.lifecycle.cancelling import Cancelled, cancel_run
+from runyard.lifecycle.new_turn import Accepted
 from runyard.runs import CallState, RunStatus
 from runyard.transcript import request_messages
 

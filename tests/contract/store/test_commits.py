@@ -34,7 +34,8 @@ from runyard.db.tables import agent_inputs, agent_invocations
 from runyard.db.turns import append_turn, load_held, load_messages
 from runyard.db.workers import OwnRun, beat
 from runyard.errors import CommitUnknown
-from runyard.lifecycle.accept import NewTurn, accept_turn
+from runyard.lifecycle.accept import accept_turn
+from runyard.lifecycle.new_turn import NewTurn
 from runyard.runs import RunStatus
 
 pytestmark = pytest.mark.anyio

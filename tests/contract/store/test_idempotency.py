@@ -12,7 +12,8 @@ from runyard.db.idempotency import KEPT_MS, CallKey
 from runyard.db.scope import Scope
 from runyard.errors import IdempotencyMismatch, RunBusy, RunNotFound
 from runyard.ids import new_input_id
-from runyard.lifecycle.accept import NewTurn, accept_turn
+from runyard.lifecycle.accept import accept_turn
+from runyard.lifecycle.new_turn import NewTurn
 
 pytestmark = pytest.mark.anyio
 

@@ -25,8 +25,9 @@ from runyard.db.records import Input, Run
 from runyard.db.scope import Scope
 from runyard.errors import AgentMismatch, AlreadyFolded, InputQueueFull, RunBusy, RunNotFound
 from runyard.ids import WorkerId
-from runyard.lifecycle.accept import Accepted, accept_turn
+from runyard.lifecycle.accept import accept_turn
 from runyard.lifecycle.cancelling import cancel_run
+from runyard.lifecycle.new_turn import Accepted
 from runyard.runs import RunStatus
 
 pytestmark = pytest.mark.anyio

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator
 from runyard.clock import now_ms
 from runyard.db import reads, turns
 from runyard.ids import InvocationId, RunId, StreamId
-from runyard.lifecycle.accept import Accepted, NewTurn, accept_turn
+from runyard.lifecycle.accept import accept_turn
 from runyard.lifecycle.cancelling import cancel_run
+from runyard.lifecycle.new_turn import Accepted, NewTurn
 from runyard_workers.testing.errors import ScriptError
 from runyard_workers.testing.results import RunResult, SeenFrame, seen
 from runyard_workers.testing.stage import Stage

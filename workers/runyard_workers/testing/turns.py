@@ -12,7 +12,7 @@ from runyard.db.scope import Scope
 from runyard.errors import InputRequired
 from runyard.history import HistoryMessage, check_user_blocks
 from runyard.ids import new_input_id, new_invocation_id, new_request_id, new_run_id, new_stream_id
-from runyard.lifecycle.accept import NewTurn
+from runyard.lifecycle.new_turn import NewTurn
 from runyard.priorities import Priority
 from runyard.text import clean_json
 from runyard_workers.testing.results import RunResult
