@@ -34,12 +34,15 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """So many runs begin within so many seconds; until all have ended, one worker is killed now and then."""
+    """So many runs begin within so many seconds; until all have ended, one worker is killed now and then, `kills` at
+    most.
+    """
 
     seed: int
     runs: int = 100
     within_s: float = 120.0
     kill_every_s: float = 5.0
+    kills: int | None = None
     workers: int = 3
 
 
@@ -159,7 +162,7 @@ async def kill_workers(
 ) -> int:
     """How many were killed, each replaced at once. On a machine that needs longer for that, the next one dies later."""
     killed, joined_in_s = 0, 0.0
-    while not await happens(ended, within_s=plan.kill_every_s - joined_in_s):
+    while killed != plan.kills and not await happens(ended, within_s=plan.kill_every_s - joined_in_s):
         crew.kill(chance.choice([worker for worker in crew.workers if worker.exit_code is None]))
         tell()
         killed += 1

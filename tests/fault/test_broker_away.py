@@ -1,10 +1,10 @@
 """The broker goes away, forgets, has enough of a consumer: every call is accepted, and executed once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
 from dataclasses import dataclass
-from functools import partial
 
 import pika
 import pytest
@@ -23,14 +23,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
 
 CALLS = 10
 CONSUMER_TIMEOUT_MS = 1000
-
-MORTAL: dict[str, Callable[[], AbstractContextManager[MortalServer]]] = {
-    "postgres": mortal_redis,
-    "rabbitmq": partial(
-        mortal_rabbitmq, consumer_timeout=CONSUMER_TIMEOUT_MS, channel_tick_interval=CONSUMER_TIMEOUT_MS
-    ),
-}
-"""Of the fleet's kind. Who keeps RabbitMQ waiting for an acknowledgement is soon thrown out."""
+"""Who keeps RabbitMQ waiting for an acknowledgement is soon thrown out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +37,21 @@ class Far:
     crew: Crew
 
 
+@pytest.fixture(scope="session")
+def mortal_node() -> Iterator[Callable[[], MortalServer]]:
+    """A RabbitMQ takes ten seconds to start: it does while the fleet without one is at its tests."""
+    with ExitStack() as exits, ThreadPoolExecutor(max_workers=1) as starting:
+        node = mortal_rabbitmq(consumer_timeout=CONSUMER_TIMEOUT_MS, channel_tick_interval=CONSUMER_TIMEOUT_MS)
+        started = starting.submit(exits.enter_context, node)
+        yield started.result
+
+
 @pytest.fixture(scope="module")
-async def far(fleet: Fleet) -> AsyncIterator[Far]:
+async def far(fleet: Fleet, mortal_node: Callable[[], MortalServer]) -> AsyncIterator[Far]:
     stack = fleet.stack
-    with MORTAL[stack.name]() as server, relay_before(server.url) as relay:
+    with ExitStack() as servers:
+        server = mortal_node() if stack.name == "rabbitmq" else servers.enter_context(mortal_redis())
+        relay = servers.enter_context(relay_before(server.url))
         async with working(stack) as crew, AsyncExitStack() as exits:
             settings = {"RUNYARD_BROKER_URL": relay.url}
             metrics_port = free_port()

@@ -10,11 +10,12 @@ from tests.integration.stack import Stack
 
 pytestmark = [pytest.mark.anyio, on_redis, pytest.mark.timeout(300)]
 
-WITHIN_S = 20.0
+WITHIN_S = 10.0
+KILLS = 3
 
 
 async def test_a_hundred_runs_outlive_worker_after_worker(stack: Stack, crew: Crew) -> None:
-    plan = Plan(seed=secrets.randbelow(1_000_000), within_s=WITHIN_S)
+    plan = Plan(seed=secrets.randbelow(1_000_000), within_s=WITHIN_S, kills=KILLS)
     print(f"seed {plan.seed}")  # noqa: T201 - pytest shows it with what failed
     outcome = await chaos(stack, crew, plan, tell=print)
     assert outcome.faults == [], outcome
