@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
-BESIDE = (("tests/fault",), ("tests/integration", "tests/browser"))
+BESIDE = (
+    ("tests/fault",),
+    ("tests/integration", "tests/browser", "tests/contract/queue", "tests/deploy"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
