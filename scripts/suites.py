@@ -1,61 +1,38 @@
-"""Runs every test, in three lanes at the same time: the suites of whole processes spend their time on waiting until
-somebody is missed or a page is drawn.
+"""Runs every test, in two lanes: the suites of processes that are killed and of pages that are drawn spend half of
+their time on waiting, and run beside all the others.
 
-What the lanes beside print is kept until the first is done, so that they can be read one after the other.
+Two and no more: a third would want more links than the hundred that Postgres has by default. What the lane beside
+prints is kept until the others are done, so that the two can be read one after the other.
 """
 
-import contextlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
-BESIDE = (
-    ("tests/fault",),
-    ("tests/integration", "tests/browser", "tests/contract/queue", "tests/deploy"),
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lane:
-    suites: tuple[str, ...]
-    process: subprocess.Popen[bytes]
-    printed: IO[str]
-
-    def result(self) -> int:
-        """Its exit code, when what it printed is printed."""
-        print(f"\n{', '.join(self.suites)}, beside the tests above:", flush=True)
-        failed = self.process.wait()
-        self.printed.seek(0)
-        sys.stdout.write(self.printed.read())
-        return failed
-
-
-@contextlib.contextmanager
-def running(suites: tuple[str, ...]) -> Iterator[Lane]:
-    """A lane that has ended when the block has."""
-    with tempfile.TemporaryFile("w+") as printed:
-        command = [*pytest(), "-p", "no:cacheprovider", *suites]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT)
-        try:
-            yield Lane(suites=suites, process=process, printed=printed)
-        finally:
-            process.terminate()
-            process.wait()
+BESIDE = ("tests/fault", "tests/browser")
 
 
 def main() -> int:
     """The exit code: pytest's, of the first suite that did not pass."""
-    with contextlib.ExitStack() as exits:
-        lanes = [exits.enter_context(running(suites)) for suites in BESIDE]
-        ignored = [f"--ignore={suite}" for lane in lanes for suite in lane.suites]
-        others = subprocess.run([*pytest(), *ignored], cwd=ROOT, check=False).returncode
-        results = [others, *(lane.result() for lane in lanes)]
-    return next((result for result in results if result), 0)
+    with tempfile.TemporaryFile("w+") as printed:
+        beside = subprocess.Popen(
+            [*pytest(), "-p", "no:cacheprovider", *BESIDE], cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT
+        )
+        try:
+            ignored = [f"--ignore={suite}" for suite in BESIDE]
+            others = subprocess.run([*pytest(), *ignored], cwd=ROOT, check=False).returncode
+            print(f"\n{', '.join(BESIDE)}, beside the tests above:", flush=True)
+            failed = beside.wait()
+        except BaseException:
+            beside.terminate()
+            beside.wait()
+            raise
+        finally:
+            printed.seek(0)
+            sys.stdout.write(printed.read())
+    return others or failed
 
 
 def pytest() -> list[str]:
