@@ -2,26 +2,39 @@
 is one source for both.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import wraps
 from types import TracebackType
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
-import httpx2
-
 from runyard.client.answers import Result
-from runyard.client.client import DEFAULT_URL, Client
+from runyard.client.client import Client
 from runyard.client.frames import Frame
 from runyard.client.portal import Portal
 from runyard.client.progress import InHand
 from runyard.client.streams import Stream
-from runyard.client.transport import Token
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class SyncStream(InHand):
+class _Closed(ABC):
+    """By `with`."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class SyncStream(_Closed, InHand):
     """`Stream` as an iterator: `for frame in stream`. It is open from the first moment, and closed by `with`."""
 
     def __init__(self, stream: Stream, portal: Portal) -> None:
@@ -45,14 +58,6 @@ class SyncStream(InHand):
         if frame is None:
             raise StopIteration
         return frame
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"Sync{self._stream!r}"
@@ -88,27 +93,25 @@ def _streams(
     return opening
 
 
-class SyncClient:
+def _made_as(make: Callable[P, Client]) -> Callable[Concatenate["SyncClient", P], None]:
+    """See `Client`. It has a thread until it is closed."""
+
+    def made(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> None:
+        self.client, self.portal = make(*args, **kwargs), Portal()
+
+    return wraps(Client.__init__)(made)
+
+
+class SyncClient(_Closed):
     """`Client` whose methods wait, whose streams and lists are plain iterators. Threads may share it.
 
     Not for code that runs on an event loop: it would stand still.
     """
 
-    def __init__(
-        self,
-        url: str = DEFAULT_URL,
-        *,
-        token: Token | None = None,
-        timeout_s: float = 30.0,
-        silence_s: float = 45.0,
-        patience_s: float = 120.0,
-        http: httpx2.AsyncClient | None = None,
-    ) -> None:
-        """See `Client`. It has a thread until it is closed."""
-        self.client = Client(
-            url, token=token, timeout_s=timeout_s, silence_s=silence_s, patience_s=patience_s, http=http
-        )
-        self.portal = Portal()
+    client: Client
+    portal: Portal
+
+    __init__ = _made_as(Client)
 
     stream = _streams(Client.stream)
     resume_stream = _streams(Client.resume_stream)
@@ -128,14 +131,6 @@ class SyncClient:
         """Close every connection and end the thread. Runs go on."""
         self.portal.call(self.client.aclose())
         self.portal.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"Sync{self.client!r}"

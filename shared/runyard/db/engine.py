@@ -126,7 +126,7 @@ def _use_wal(cursor: Any, busy_timeout_ms: int) -> None:
                 raise
         else:
             return
-        time.sleep(WAL_RETRY_S)
+        time.sleep(WAL_RETRY_S)  # SQLite tells nobody when the other's write is over; this is before anybody is served
 
 
 class Database:

@@ -14,7 +14,7 @@ from runyard.runs import RunStatus
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewTurn:
-    """A checked call, its text clean (`runyard.text`).
+    """A checked call: nothing in it is what no store would hold.
 
     Its ids are made by whoever accepts it, so that after a commit of unknown outcome it can be accepted again.
     """

@@ -14,6 +14,7 @@ from tests.fakes.provider import MODEL, asks, says
 from tests.fakes.rows import text, tool_use
 
 from runyard import RunContext, tool
+from runyard.authoring.tools import Tool
 from runyard.blocks import INTERRUPTED
 from runyard.db import boundaries, claims
 from runyard.db.claims import Claim
@@ -79,6 +80,18 @@ class Gate:
     async def __call__(self) -> None:
         self.reached.set()
         await self.open.wait()
+
+
+def looking() -> tuple[Gate, Tool]:
+    """A tool that waits at a gate."""
+    gate = Gate()
+
+    @tool
+    async def look() -> str:
+        await gate()
+        return "seen"
+
+    return gate, look
 
 
 class Leaving:
@@ -369,13 +382,7 @@ async def test_a_run_claimed_at_the_last_moment_leaves_too(worker: Worker) -> No
 
 
 async def test_steering_that_waits_is_handed_over_with_the_run(worker: Worker) -> None:
-    gate = Gate()
-
-    @tool
-    async def look() -> str:
-        await gate()
-        return "seen"
-
+    gate, look = looking()
     worker.script(asks(tool_use("toolu_1", "look")), says("One."), says("Two."), tools=[look])
     here = Leaving(worker, await worker.claim(content="go"))
     await reached(gate.reached)
@@ -412,13 +419,7 @@ async def test_a_cancel_that_comes_as_the_run_is_given_up_waits_for_no_turn(
     worker: Worker, then: str, faults: list[Fault]
 ) -> None:
     """Where the database is away again the next worker stops it."""
-    gate = Gate()
-
-    @tool
-    async def look() -> str:
-        await gate()
-        return "seen"
-
+    gate, look = looking()
     worker.script(asks(tool_use("toolu_1", "look"), saying="Let me look. "), says("Instead."), tools=[look])
     here = Leaving(worker, await worker.claim(content="go"))
     run_id = here.claim.run.id
@@ -453,13 +454,7 @@ async def test_without_redis_the_run_leaves_and_its_frames_are_made_good(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output, "FLUSH_BEFORE_COMMIT_S", 0.01)
-    gate = Gate()
-
-    @tool
-    async def look() -> str:
-        await gate()
-        return "seen"
-
+    gate, look = looking()
     worker.script(asks(tool_use("toolu_1", "look"), saying="Let me look. "), says("Seen."), tools=[look])
     here = Leaving(worker, await worker.claim())
     await reached(gate.reached)
@@ -479,13 +474,7 @@ async def test_without_redis_the_run_leaves_and_its_frames_are_made_good(
 
 @pytest.mark.parametrize("fault", Fault)
 async def test_a_hand_over_that_fails_is_tried_again(worker: Worker, fault: Fault) -> None:
-    gate = Gate()
-
-    @tool
-    async def look() -> str:
-        await gate()
-        return "seen"
-
+    gate, look = looking()
     worker.script(asks(tool_use("toolu_1", "look")), says("Seen."), tools=[look])
     here = Leaving(worker, await worker.claim())
     await reached(gate.reached)
@@ -504,13 +493,7 @@ async def test_a_hand_over_that_the_database_refuses_is_left_to_the_others(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "GIVE_BACK_S", 0.0)
-    gate = Gate()
-
-    @tool
-    async def look() -> str:
-        await gate()
-        return "seen"
-
+    gate, look = looking()
     worker.script(asks(tool_use("toolu_1", "look")), says("Seen."), tools=[look])
     here = Leaving(worker, await worker.claim())
     await reached(gate.reached)

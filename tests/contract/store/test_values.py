@@ -1,8 +1,8 @@
 """Values come back as they were stored, on both databases alike.
 
-The store holds what `runyard.text` has cleaned: whoever takes text from outside (the gateway a call's body, a worker
-the model's turns and its tools' results) runs the cleaner once, before the store, the stream and the model see it.
-Behind it nothing is refused: NUL is gone, and numbers fit.
+The gateway refuses calls with what no store can hold. A worker runs the cleaner (`runyard.text`) once over the turns of
+the model and the results of its tools, before the store, the stream and the model see them. Behind these nothing is
+refused: there is no NUL, and numbers fit.
 """
 
 import json
