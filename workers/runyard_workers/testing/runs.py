@@ -8,6 +8,7 @@ from runyard.ids import InvocationId, RunId, StreamId
 from runyard.lifecycle.accept import accept_turn
 from runyard.lifecycle.cancelling import cancel_run
 from runyard.lifecycle.new_turn import Accepted, NewTurn
+from runyard.runs import BUSY
 from runyard_workers.testing.errors import ScriptError
 from runyard_workers.testing.results import RunResult, SeenFrame, seen
 from runyard_workers.testing.stage import Stage
@@ -43,9 +44,12 @@ class Runs:
 
     async def steer(self, run_id: RunId, said: Input) -> None:
         """Raises:
-        ScriptError: nothing runs there that could be steered.
+        ScriptError: nothing runs there that could be steered. Input would begin a turn, so none is sent.
         """
         owner = self._owners[run_id]
+        found = await self.stage.services.database.read(reads.run_of, run_id, owner.scope)
+        if found is None or found[0].status not in BUSY:
+            raise ScriptError(f"the run had ended before it was steered by {said!r:.80}")
         turn = agents_turn(
             owner.agent,
             owner.queue,
