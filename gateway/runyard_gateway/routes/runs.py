@@ -17,7 +17,8 @@ from runyard.errors import (
     RunNotFound,
 )
 from runyard.ids import new_run_id
-from runyard.lifecycle.editing import NewRun, create_idle_run, describe_run, erase_run
+from runyard.lifecycle.creating import NewRun, create_idle_run
+from runyard.lifecycle.editing import describe_run, erase_run
 from runyard.runs import BUSY, RunStatus
 from runyard_gateway import paging, shapes, waiting
 from runyard_gateway.accepting import committed

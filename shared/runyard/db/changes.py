@@ -92,6 +92,8 @@ _waiting = (
 _forgotten = sa.select(sa.func.coalesce(sa.func.max(agent_deletions.c.changed_xid), 0)).where(
     agent_deletions.c.deleted_at < sa.bindparam("until")
 )
+_forget_deletions = sa.delete(agent_deletions).where(agent_deletions.c.run_id.in_(sa.bindparam("runs", expanding=True)))
+_insert_deletions = sa.insert(agent_deletions)
 _LISTED = {
     "postgresql": "SELECT pair->>0 AS tenant, pair->>1 AS owner FROM json_array_elements(CAST(:{0} AS json)) AS pair",
     "sqlite": "SELECT value->>0 AS tenant, value->>1 AS owner FROM json_each(:{0})",
@@ -122,11 +124,20 @@ async def forgotten_below(connection: AsyncConnection, *, at: int) -> int:
     return int((await connection.execute(_forgotten, {"until": at - DELETIONS_KEPT_MS})).scalar_one())
 
 
-async def tell_deleted(connection: AsyncConnection, run: Run, *, whole_run: bool, at: int) -> None:
-    """Leave what the feed tells of it; the run lock is held."""
-    await connection.execute(sa.delete(agent_deletions).where(agent_deletions.c.run_id == run.id))
-    row = {"run_id": run.id, "tenant_id": run.tenant_id, "user_id": run.user_id}
-    await connection.execute(sa.insert(agent_deletions), row | {"whole_run": whole_run, "deleted_at": at})
+async def tell_deleted(connection: AsyncConnection, runs: Sequence[Run], *, whole_run: bool, at: int) -> None:
+    """Leave a row of each for the feed: what was deleted, and when. The run locks are held."""
+    await connection.execute(_forget_deletions, {"runs": [run.id for run in runs]})
+    rows = [
+        {
+            "run_id": run.id,
+            "tenant_id": run.tenant_id,
+            "user_id": run.user_id,
+            "whole_run": whole_run,
+            "deleted_at": at,
+        }
+        for run in runs
+    ]
+    await connection.execute(_insert_deletions, rows)
 
 
 async def changes_of(

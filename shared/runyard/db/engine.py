@@ -122,7 +122,7 @@ def _use_wal(cursor: Any, busy_timeout_ms: int) -> None:
         try:
             cursor.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            if _sqlite_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
         else:
             return
@@ -219,7 +219,7 @@ class Database:
                 try:
                     await transaction.commit()
                 except (sa.exc.DBAPIError, psycopg.Error, sqlite3.Error, OSError) as error:
-                    raise _commit_failure(error, is_sqlite=self.is_sqlite) from error
+                    raise CommitUnknown("the database did not answer a commit: its outcome is unknown") from error
                 self._on_commit()
                 return result
 
@@ -274,12 +274,11 @@ async def _once_more(attempt: Callable[[], Awaitable[T]]) -> T:
 def _is_away(error: sa.exc.DBAPIError) -> bool:
     """Whether the database, not the statement, is at fault. Such a statement has changed nothing."""
     if isinstance(error.orig, sqlite3.Error):
-        return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in SQLITE_AWAY
+        return _sqlite_code(error.orig) in SQLITE_AWAY
     return error.connection_invalidated or isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError)
 
 
-def _commit_failure(error: Exception, *, is_sqlite: bool) -> Exception:
-    if is_sqlite and "locked" in str(error):
-        # SQLITE_BUSY at COMMIT leaves the transaction open and undone.
-        return StoreUnavailable("the database stayed locked by another process")
-    return CommitUnknown("the database did not answer a commit: its outcome is unknown")
+def _sqlite_code(error: sqlite3.Error) -> int:
+    """Its primary result code; 0 for an error that Python's driver raised by itself."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF

@@ -36,7 +36,6 @@ async def delete_transcripts(connection: AsyncConnection, runs: Sequence[Run]) -
 async def delete_runs(connection: AsyncConnection, runs: Sequence[Run], *, at: int) -> list[str]:
     """The runs with all that belongs to them; the feed tells it. Returns the streams that are nobody's now."""
     streams = await delete_transcripts(connection, runs)
-    for run in runs:
-        await tell_deleted(connection, run, whole_run=True, at=at)
+    await tell_deleted(connection, runs, whole_run=True, at=at)
     await connection.execute(_delete_runs, {"runs": [run.id for run in runs]})
     return streams

@@ -189,7 +189,7 @@ async def _run_to_continue(connection: AsyncConnection, turn: NewTurn) -> Run | 
             raise RunNotFound("Run not found", runId=turn.continues)
         return run
     if turn.session_id is not None:
-        run = await _lock_session(connection, turn)
+        run = await lock_session(connection, turn)
         if run is not None:
             return run
     if await create_run(connection, turn):
@@ -199,20 +199,9 @@ async def _run_to_continue(connection: AsyncConnection, turn: NewTurn) -> Run | 
     if turn.session_id is None:
         run = await lock_owned(connection, turn.run_id, Scope.of_user(turn.tenant_id, turn.user_id))
     else:
-        run = await _lock_session(connection, turn)
+        run = await lock_session(connection, turn)
     assert run is not None
     return run
-
-
-async def _lock_session(connection: AsyncConnection, turn: NewTurn) -> Run | None:
-    assert turn.session_id is not None
-    return await lock_session(
-        connection,
-        tenant_id=turn.tenant_id,
-        user_id=turn.user_id,
-        agent=turn.agent,
-        session_id=turn.session_id,
-    )
 
 
 async def _created(connection: AsyncConnection, turn: NewTurn) -> Run:

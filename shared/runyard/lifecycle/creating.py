@@ -1,14 +1,22 @@
-"""The row of a new run: queued with its first turn, or idle with a history that was brought along."""
+"""A run's first row: queued with its first turn, or idle, perhaps with a history that its creator brought along."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runyard.db.locks import lock_owned
 from runyard.db.records import Run
+from runyard.db.scope import Scope
 from runyard.db.tables import agent_runs
-from runyard.db.together import Insert
+from runyard.db.together import Insert, write_together
+from runyard.errors import InvalidArgs
+from runyard.history import HistoryMessage, check_history
 from runyard.ids import InvocationId, RunId
+from runyard.lifecycle.editing import store_history
+from runyard.lifecycle.new_turn import NewTurn
 from runyard.priorities import Priority, rank_of
 from runyard.runs import RunStatus
 
@@ -35,51 +43,79 @@ _lock_session_run = (
 )
 
 
-def new_run(
-    *,
-    run_id: RunId,
-    tenant_id: str,
-    user_id: str,
-    agent: str,
-    queue: str,
-    priority: Priority,
-    session_id: str | None,
-    title: str | None,
-    metadata: dict[str, Any] | None,
-    context: dict[str, Any] | None,
-    invocation_id: InvocationId | None,
-    at: int,
-) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewRun:
+    """A run that is created without a call on it: it stays idle until it gets one.
+
+    Its text is clean (`runyard.text`). Whoever creates it makes its id, so that after a commit of unknown outcome the
+    same run can be created again.
+    """
+
+    run_id: RunId
+    tenant_id: str
+    user_id: str
+    agent: str
+    queue: str
+    priority: Priority
+    session_id: str | None
+    title: str | None
+    metadata: dict[str, Any] | None
+    context: dict[str, Any] | None
+    history: Sequence[HistoryMessage]
+    at: int
+
+
+async def create_idle_run(connection: AsyncConnection, new: NewRun) -> tuple[Run, bool]:
+    """The run, and whether this call created it: where the session has a run already, that run is returned unchanged.
+
+    Raises:
+        InvalidArgs: the history could not be sent to a model, or the session has a run, with a history of its own.
+    """
+    check_history(new.history)
+    inserted = await write_together(connection, (NEW_RUN, new_run(new, invocation_id=None)))
+    run = await lock_owned(connection, new.run_id, Scope.of_user(new.tenant_id, new.user_id))
+    if run is None:
+        run = await lock_session(connection, new)
+        assert run is not None, "it stood in the way of the insert"
+        if new.history:
+            raise InvalidArgs(
+                f"the session has a run already, {run.id}: append to it", fields=["messages", "sessionId"], runId=run.id
+            )
+    if inserted:
+        run = await store_history(connection, run, new.history, at=new.at)
+    return run, run.id == new.run_id
+
+
+def new_run(new: NewRun | NewTurn, *, invocation_id: InvocationId | None) -> dict[str, Any]:
     """The values of `NEW_RUN`. Without an invocation the run is idle."""
     return {
-        "id": run_id,
-        "tenant_id": tenant_id,
-        "user_id": user_id,
-        "agent": agent,
-        "queue": queue,
-        "session_id": session_id,
-        "title": title,
-        "metadata": metadata or {},
-        "context": context,
+        "id": new.run_id,
+        "tenant_id": new.tenant_id,
+        "user_id": new.user_id,
+        "agent": new.agent,
+        "queue": new.queue,
+        "session_id": new.session_id,
+        "title": new.title,
+        "metadata": new.metadata or {},
+        "context": new.context,
         "status": RunStatus.IDLE if invocation_id is None else RunStatus.QUEUED,
         "generation": 0,
-        "rank": rank_of(priority, at),
-        "priority": priority,
+        "rank": rank_of(new.priority, new.at),
+        "priority": new.priority,
         "invocation_id": invocation_id,
         "cancel_requested": False,
         "steps": 0,
         "last_seq": 0,
         "usage": {},
         "cost": ZERO_COST,
-        "created_at": at,
-        "last_activity_at": at,
+        "created_at": new.at,
+        "last_activity_at": new.at,
     }
 
 
-async def lock_session(
-    connection: AsyncConnection, *, tenant_id: str, user_id: str, agent: str, session_id: str
-) -> Run | None:
-    """The run of a user's session with an agent."""
-    session = {"tenant": tenant_id, "of_agent": agent, "user": user_id, "session": session_id}
+async def lock_session(connection: AsyncConnection, new: NewRun | NewTurn) -> Run | None:
+    """The run that this user's session with this agent has, locked; None: it has none."""
+    assert new.session_id is not None
+    session = {"tenant": new.tenant_id, "of_agent": new.agent, "user": new.user_id, "session": new.session_id}
     row = (await connection.execute(_lock_session_run, session)).one_or_none()
     return None if row is None else Run(**row._mapping)

@@ -1,7 +1,6 @@
 """What a caller may change of a run by hand: its title, its history, whether it exists."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,12 +12,8 @@ from runyard.db.locks import lock_owned
 from runyard.db.records import Message, Run
 from runyard.db.scope import Scope
 from runyard.db.tables import agent_messages, agent_runs
-from runyard.db.together import write_together
-from runyard.errors import InvalidArgs, RunBusy, RunNotFound
+from runyard.errors import RunBusy, RunNotFound
 from runyard.history import HistoryMessage, check_history
-from runyard.ids import RunId
-from runyard.lifecycle.creating import NEW_RUN, lock_session, new_run
-from runyard.priorities import Priority
 from runyard.runs import SETTLED, RunStatus
 
 _EDITABLE = SETTLED | {RunStatus.IDLE}
@@ -28,62 +23,6 @@ _transcript = (
     .where(agent_messages.c.run_id == sa.bindparam("run"))
     .order_by(agent_messages.c.seq)
 )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NewRun:
-    """A run that nothing was asked of yet. Its text is clean (`runyard.text`), its id the caller's own, so that after a
-    commit of unknown outcome the same run can be created again.
-    """
-
-    run_id: RunId
-    tenant_id: str
-    user_id: str
-    agent: str
-    queue: str
-    priority: Priority
-    session_id: str | None
-    title: str | None
-    metadata: dict[str, Any] | None
-    context: dict[str, Any] | None
-    history: Sequence[HistoryMessage]
-    at: int
-
-
-async def create_idle_run(connection: AsyncConnection, new: NewRun) -> tuple[Run, bool]:
-    """The run, and whether it is the new one: its session may have one, which stays as it is.
-
-    Raises:
-        InvalidArgs: the history could not be sent to a model; or the session has a run, which has its own.
-    """
-    check_history(new.history)
-    owner = {"tenant_id": new.tenant_id, "user_id": new.user_id}
-    row = new_run(
-        run_id=new.run_id,
-        agent=new.agent,
-        queue=new.queue,
-        priority=new.priority,
-        session_id=new.session_id,
-        title=new.title,
-        metadata=new.metadata,
-        context=new.context,
-        invocation_id=None,
-        at=new.at,
-        **owner,
-    )
-    inserted = await write_together(connection, (NEW_RUN, row))
-    run = await lock_owned(connection, new.run_id, Scope.of_user(**owner))
-    if run is None:
-        assert new.session_id is not None, "an id that was just made is nobody's"
-        run = await lock_session(connection, agent=new.agent, session_id=new.session_id, **owner)
-        assert run is not None, "it stood in the way of the insert"
-        if new.history:
-            raise InvalidArgs(
-                f"the session has a run already, {run.id}: append to it", fields=["messages", "sessionId"], runId=run.id
-            )
-    if inserted:
-        run = await store_history(connection, run, new.history, at=new.at)
-    return run, run.id == new.run_id
 
 
 async def describe_run(
@@ -131,7 +70,7 @@ async def clear_messages(connection: AsyncConnection, run_id: str, scope: Scope,
     """
     run = await _editable(connection, run_id, scope)
     streams = await delete_transcripts(connection, [run])
-    await tell_deleted(connection, run, whole_run=False, at=at)
+    await tell_deleted(connection, [run], whole_run=False, at=at)
     await _change(connection, run, invocation_id=None, last_seq=0, error=None, last_activity_at=at)
     return streams
 

@@ -86,20 +86,7 @@ async def add_steering(connection: AsyncConnection, run: Run, turn: NewTurn, inv
 
 async def create_run(connection: AsyncConnection, turn: NewTurn) -> bool:
     """Whether the run was inserted, with its invocation and input: not when the run or its session exists."""
-    run = new_run(
-        run_id=turn.run_id,
-        tenant_id=turn.tenant_id,
-        user_id=turn.user_id,
-        agent=turn.agent,
-        queue=turn.queue,
-        priority=turn.priority,
-        session_id=turn.session_id,
-        title=turn.title,
-        metadata=turn.metadata,
-        context=turn.context,
-        invocation_id=turn.invocation_id,
-        at=turn.at,
-    )
+    run = new_run(turn, invocation_id=turn.invocation_id)
     return await write_together(connection, (NEW_RUN, run), *_invocation_and_input(turn, turn.run_id, position=1))
 
 

@@ -18,7 +18,8 @@ from runyard.db.retention import Forgotten
 from runyard.errors import CommitUnknown, StoreUnavailable
 from runyard.ids import RunId
 from runyard.lifecycle.accept import accept_turn
-from runyard.lifecycle.editing import create_idle_run, erase_run
+from runyard.lifecycle.creating import create_idle_run
+from runyard.lifecycle.editing import erase_run
 from runyard.metrics import REGISTRY
 from runyard.settings import Settings
 from runyard.streams.ops import Close

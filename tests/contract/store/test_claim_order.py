@@ -18,8 +18,8 @@ from tests.searches import search
 from runyard.db import groups
 from runyard.db.limits import Limits
 from runyard.db.tables import agent_invocations, agent_runs
-from runyard.ids import WorkerId
-from runyard.lifecycle.creating import ZERO_COST, new_run
+from runyard.ids import InvocationId, RunId, WorkerId
+from runyard.lifecycle.creating import ZERO_COST, NewRun, new_run
 from runyard.priorities import Priority, rank_of
 from runyard.runs import RunStatus
 
@@ -136,22 +136,21 @@ async def _fill(connection: Any, queued: list[Queued], worker: WorkerId) -> None
     runs, invocations = [], []
     for each in queued:
         at = states.AT + 60_000 * each.run.minute
-        runs.append(
-            new_run(
-                run_id=each.id,  # type: ignore[arg-type]
-                tenant_id=each.run.tenant,
-                user_id=each.run.user,
-                agent=each.run.agent,
-                queue=each.run.queue,
-                priority=each.run.priority,
-                session_id=None,
-                title=None,
-                metadata=None,
-                context=None,
-                invocation_id=f"inv_{each.id}",  # type: ignore[arg-type]
-                at=at,
-            )
+        new = NewRun(
+            run_id=RunId(each.id),
+            tenant_id=each.run.tenant,
+            user_id=each.run.user,
+            agent=each.run.agent,
+            queue=each.run.queue,
+            priority=each.run.priority,
+            session_id=None,
+            title=None,
+            metadata=None,
+            context=None,
+            history=(),
+            at=at,
         )
+        runs.append(new_run(new, invocation_id=InvocationId(f"inv_{each.id}")))
         invocations.append(
             {
                 "id": f"inv_{each.id}",

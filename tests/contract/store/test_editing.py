@@ -33,14 +33,8 @@ from runyard.history import HistoryMessage
 from runyard.ids import new_run_id
 from runyard.lifecycle.accept import accept_turn
 from runyard.lifecycle.cancelling import cancel_run
-from runyard.lifecycle.editing import (
-    NewRun,
-    append_messages,
-    clear_messages,
-    create_idle_run,
-    describe_run,
-    erase_run,
-)
+from runyard.lifecycle.creating import NewRun, create_idle_run
+from runyard.lifecycle.editing import append_messages, clear_messages, describe_run, erase_run
 from runyard.priorities import Priority
 from runyard.runs import RunStatus
 

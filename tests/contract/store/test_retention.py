@@ -35,7 +35,7 @@ from runyard.fsck.ledger import check_ledger
 from runyard.fsck.snapshots import some_runs
 from runyard.ids import RunId
 from runyard.lifecycle.accept import accept_turn
-from runyard.lifecycle.editing import create_idle_run
+from runyard.lifecycle.creating import create_idle_run
 from runyard.runs import RunEvent
 
 pytestmark = pytest.mark.anyio
