@@ -147,6 +147,12 @@ class CallFunction(_Queued):
     metadata: Metadata | None = None
 
 
+class CancelRun(_Body):
+    """`POST /v1/runs/{id}/cancel`. `invocationId`: what alone it may stop; without it, whatever the run is at."""
+
+    invocation_id: Name | None = None
+
+
 class CreateRun(_ForUser):
     """`POST /v1/runs`: a run that nothing is asked of yet."""
 

@@ -210,7 +210,7 @@ class InvocationWithSteps(Invocation):
 
 @_described
 class Cancellation(_Outcome):
-    """What a cancel found and did: what is known of the invocation that it saw."""
+    """What a cancel found and did: what is known of the invocation that it was for."""
 
     runId: str
     invocationId: str | None

@@ -14,18 +14,20 @@ from runyard_gateway.gateway import Gateway
 log = structlog.get_logger()
 
 
-async def stop(gateway: Gateway, run_id: str, scope: Scope) -> Cancelled:
+async def stop(gateway: Gateway, run_id: str, scope: Scope, *, invocation_id: str | None = None) -> Cancelled:
     """What the cancel found, and did. A run that a worker runs (`status` running) is asked to stop, no more.
 
+    `invocation_id`: what alone it may stop; None: whatever the run is at.
+
     Raises:
-        RunNotFound: unknown, or not this caller's.
+        RunNotFound: the run is unknown, or not this caller's; or it has no such invocation.
     """
-    done = await gateway.database.write(cancel_run, run_id, scope, at=now_ms())
-    tracing.of_run(done.run.id, done.run.invocation_id)
+    done = await gateway.database.write(cancel_run, run_id, scope, invocation_id=invocation_id, at=now_ms())
+    tracing.of_run(done.run.id, done.invocation_id)
     if done.ending is not None:
-        log.info("run cancelled", run_id=done.run.id, invocation_id=done.run.invocation_id)
+        log.info("run cancelled", run_id=done.run.id, invocation_id=done.invocation_id)
         gateway.follow_ups.start(close_stream(gateway, done.ending))
     elif done.status is RunStatus.RUNNING:
-        log.info("cancel requested", run_id=done.run.id, invocation_id=done.run.invocation_id)
+        log.info("cancel requested", run_id=done.run.id, invocation_id=done.invocation_id)
         gateway.follow_ups.start(tell_cancel(gateway.redis, gateway.settings.prefix, done.run.id))
     return done

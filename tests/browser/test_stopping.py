@@ -1,7 +1,9 @@
 """Stop means stop, wherever the run stands and whoever looks; what was said until then is kept."""
 
+from typing import Any
+
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 from tests.browser.console import Console, Reader, said_texts
 from tests.integration.fixtures import on_sqlite
 from tests.integration.stack import Stack
@@ -109,9 +111,17 @@ async def test_a_stop_that_does_not_arrive_is_told(stack: Stack, reader: Reader,
     console = await reader.opens("/?agent=talker")
     await console.say("go")
     await console.answers("Going")
-    await console.page.route("**/cancel", lambda route: route.abort())
+    said: list[Any] = []
+
+    async def lose(route: Route) -> None:
+        said.append(route.request.post_data_json)
+        await route.abort()
+
+    await console.page.route("**/cancel", lose)
     await console.stop.click()
     await expect(console.failure).to_contain_text("UNREACHABLE")
+    run = (await reader.api.get(f"/v1/runs/{console.run_id}")).json()
+    assert said == [{"invocationId": run["invocationId"]}]
     await _is_still_running(console)
     await console.page.unroute("**/cancel")
     await console.stop.click()

@@ -58,6 +58,10 @@ class ScriptedGateway:
     def asked(self) -> list[str]:
         return [f"{request.method} {request.url.raw_path.decode()}" for request in self.requests]
 
+    def bodies(self) -> list[Any]:
+        """What each request said in JSON; None: nothing."""
+        return [orjson.loads(request.content) if request.content else None for request in self.requests]
+
     def header(self, name: str) -> list[str | None]:
         return [request.headers.get(name) for request in self.requests]
 

@@ -6,7 +6,7 @@ import pytest
 from tests.fakes.scripted_gateway import STREAM, ScriptedGateway, refused, told
 
 from runyard.cli import following
-from runyard.cli.following import _Following
+from runyard.cli.following import Followed, _Following
 from runyard.cli.screen import Lines
 from runyard.client import Client
 from runyard.errors import RunNotFound
@@ -14,6 +14,7 @@ from runyard.errors import RunNotFound
 pytestmark = pytest.mark.anyio
 
 GUARD_S = 20.0
+FOLLOWED = Followed(run_id="run_1", invocation_id="inv_1")
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def _cancels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reading(client: Client, interrupts: asyncio.Event) -> _Following:
-    return _Following(client, client.resume_stream(STREAM), Lines(), "run_1", interrupts)
+    return _Following(client, client.resume_stream(STREAM), Lines(), FOLLOWED, interrupts)
 
 
 async def test_a_second_one_leaves_though_no_gateway_takes_the_cancel(
@@ -38,7 +39,7 @@ async def test_a_second_one_leaves_though_no_gateway_takes_the_cancel(
 ) -> None:
     interrupts, asked = asyncio.Event(), asyncio.Event()
 
-    async def never(_client: Client, _run_id: str) -> None:
+    async def never(_client: Client, _run_id: str, *, invocation_id: str) -> None:
         asked.set()
         await asyncio.Event().wait()
 
@@ -54,6 +55,7 @@ async def test_a_second_one_leaves_though_no_gateway_takes_the_cancel(
 async def test_a_cancel_that_is_taken_is_read_on_to_the_end(gateway: ScriptedGateway) -> None:
     gateway.answers = [told(202, {"runId": "run_1", "status": "running", "cancelRequested": True})]
     assert await reading(gateway.client(), asyncio.Event())._goes_on()
+    assert gateway.bodies() == [{"invocationId": "inv_1"}], "what is followed is stopped, and nothing after it"
 
 
 async def test_a_cancel_that_is_refused_is_told(gateway: ScriptedGateway) -> None:

@@ -35,6 +35,7 @@ from runyard.errors import (
 pytestmark = pytest.mark.anyio
 
 ACCEPTED = {"runId": "run_1", "sessionId": None, "invocationId": "inv_1", "streamId": STREAM, "status": "queued"}
+RUN = {"id": "run_1", "agent": "talker", "status": "running", "invocationId": "inv_1"}
 RUNNING = {**ACCEPTED, "status": "running", "steps": 1, "createdAt": "2026-11-30T06:00:00.000Z", "settledAt": None}
 
 
@@ -115,6 +116,8 @@ async def test_a_cancel_waits_for_the_end(gateway: ScriptedGateway) -> None:
     }
     dropped = [{"id": "in_1", "text": "later", "at": "2026-11-30T06:00:00.000Z"}]
     gateway.answers = [
+        told(200, RUN),
+        lost(),
         told(202, {**asked, "dropped": dropped}),
         lost(),
         told(200, result("half", status="cancelled")),
@@ -123,10 +126,14 @@ async def test_a_cancel_waits_for_the_end(gateway: ScriptedGateway) -> None:
     assert (done.status, done.cancelled, done.cancel_requested, done.text) == ("cancelled", True, False, "half")
     assert [item.text for item in done.dropped] == ["later"]
     gateway.answers = [told(202, {**asked, "dropped": []})]
-    at_once = await gateway.client().cancel("run_1")
+    at_once = await gateway.client().cancel("run_1", invocation_id="inv_1")
     assert (at_once.status, at_once.cancel_requested) == ("running", True)
-    assert gateway.header("prefer") == [None, "wait=30", "wait=30", None]
-    assert gateway.asked()[1:3] == ["GET /v1/invocations/inv_1"] * 2, "an answer that is lost cancels nothing anew"
+    assert gateway.header("prefer") == [None, None, None, "wait=30", "wait=30", None]
+    cancel = ("POST /v1/runs/run_1/cancel", {"invocationId": "inv_1"})
+    ended = ("GET /v1/invocations/inv_1", None)
+    assert list(zip(gateway.asked(), gateway.bodies(), strict=True)) == [
+        *[("GET /v1/runs/run_1", None), cancel, cancel, ended, ended, cancel]
+    ], "what is sent again stops nothing that came after it"
 
 
 async def test_a_run_that_was_never_called_has_nothing_to_cancel(gateway: ScriptedGateway) -> None:
@@ -137,8 +144,9 @@ async def test_a_run_that_was_never_called_has_nothing_to_cancel(gateway: Script
         "cancelRequested": False,
         "cancelled": True,
     }
-    gateway.answers = [told(200, {**nothing, "dropped": []})]
+    gateway.answers = [told(200, RUN | {"invocationId": None}), told(200, {**nothing, "dropped": []})]
     assert (await gateway.client().cancel("run_1", wait_s=5)).invocation_id is None
+    assert gateway.bodies()[-1] == {}
 
 
 async def test_a_functions_value_and_its_refusal(gateway: ScriptedGateway) -> None:

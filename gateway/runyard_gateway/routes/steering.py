@@ -20,7 +20,7 @@ from runyard_gateway.calls import CALL_ANSWERS, CALL_ERRORS, CALL_PARAMETERS, an
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.operations import Operation
 from runyard_gateway.parameters import PREFER
-from runyard_gateway.requests import ContinueRun, Nothing, read_body, wait_s
+from runyard_gateway.requests import CancelRun, ContinueRun, read_body, wait_s
 from runyard_gateway.routes.agents import callable_agent
 from runyard_gateway.routes.runs import run_not_found
 from runyard_gateway.stopping import stop
@@ -53,33 +53,31 @@ async def retract(gateway: Gateway, request: Request, principal: Principal) -> A
 
 
 async def cancel(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """Stop the invocation that is in progress. Answered once it has ended, as long as `Prefer: wait=N` allows, else
-    with 202: it is asked to.
+    """Stop the invocation that is in progress, or the one that is named. Answered once it has ended, as long as
+    `Prefer: wait=N` allows, else with 202: it is asked to.
 
-    A run that is settled keeps its status; input that waits for its next turn is dropped.
+    One that has ended keeps its status, and nothing that came after it is stopped: a cancel that names its invocation
+    may be sent again. Input that waits for a settled run's next turn is dropped.
     """
-    await read_body(request, Nothing, limit_bytes=gateway.settings.body_max_bytes)
+    body = await read_body(request, CancelRun, limit_bytes=gateway.settings.body_max_bytes)
     seconds = wait_s(request)
-    done = await stop(gateway, request.path_params["id"], principal.scope)
+    done = await stop(gateway, request.path_params["id"], principal.scope, invocation_id=body.invocation_id)
     if done.ending is not None:
         return json_answer(_view(done, done.ending.result))
-    if done.status is not RunStatus.RUNNING:
-        return json_answer(_view(done, {"status": done.status}))
     found = None
-    if seconds is not None:
-        found = await waiting.awaited(gateway, done.run.newest_invocation, principal, seconds)
-    if found is not None and found[0].settled_at is not None:
-        return json_answer(_view(done, result_view(*found)))
-    return json_answer(_view(done, {"status": done.status if found is None else found[0].status}), status=202)
+    if done.invocation_id is not None and (seconds is not None or done.status is not RunStatus.RUNNING):
+        found = await waiting.awaited(gateway, done.invocation_id, principal, seconds or 0)
+    result = {"status": done.status} if found is None else result_view(*found)
+    return json_answer(_view(done, result), status=202 if result["status"] in BUSY else 200)
 
 
 def _view(done: Cancelled, result: Mapping[str, Any]) -> dict[str, Any]:
-    """`shapes.Cancellation`. `result`: what is known of the invocation that the cancel saw, its status at least."""
+    """`shapes.Cancellation`. `result`: what is known of the invocation that the cancel was for, its status at least."""
     status = result["status"]
     return {
         **result,
         "runId": done.run.id,
-        "invocationId": done.run.invocation_id,
+        "invocationId": done.invocation_id,
         "status": status,
         "cancelRequested": status in BUSY,
         "cancelled": status == RunStatus.CANCELLED,
@@ -108,7 +106,7 @@ OPERATIONS = (
         method="POST",
         path="/v1/runs/{id}/cancel",
         handler=cancel,
-        body=Nothing,
+        body=CancelRun,
         parameters=(PREFER,),
         answers=(
             Answer(status=200, description="It has ended.", shape=shapes.Cancellation),

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,22 @@ TERMINAL = Path("/dev/tty")
 CANCEL, DETACH = "c", "d"
 
 
-async def follow(client: Client, stream: Stream, screen: Screen, *, run_id: str | None) -> int:
-    """Show every frame; the exit code. `run_id` None: it is not known, so that it cannot be cancelled from here."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Followed:
+    """What a person may cancel who reads its stream."""
+
+    run_id: str
+    invocation_id: str | None
+
+
+async def follow(client: Client, stream: Stream, screen: Screen, followed: Followed | None) -> int:
+    """Show every frame; the exit code. `followed` None: it is not known, so that it cannot be cancelled from here."""
     try:
         async with stream, _interrupts() as interrupts:
-            return await _Following(client, stream, screen, run_id, interrupts).to_its_end()
+            return await _Following(client, stream, screen, followed, interrupts).to_its_end()
     except (RunyardError, BrokenPipeError) as error:
         if isinstance(error, BrokenPipeError) or error.retryable:
-            told(*detached(run_id or stream.stream_id))
+            told(*detached(_place(stream, followed)))
         raise
 
 
@@ -36,14 +45,18 @@ def detached(place: str) -> list[str]:
     return [f"it goes on; to see it again: runyard tail {place}"]
 
 
+def _place(stream: Stream, followed: Followed | None) -> str:
+    return stream.stream_id if followed is None else followed.run_id
+
+
 class _Following:
     def __init__(
-        self, client: Client, stream: Stream, screen: Screen, run_id: str | None, interrupts: asyncio.Event
+        self, client: Client, stream: Stream, screen: Screen, followed: Followed | None, interrupts: asyncio.Event
     ) -> None:
         self._client = client
         self._stream = stream
         self._screen = screen
-        self._run_id = run_id
+        self._followed = followed
         self._interrupts = interrupts
         self._cancelled = False
         self._reading: asyncio.Task[Frame | None] | None = None
@@ -73,18 +86,19 @@ class _Following:
         """What Ctrl-C means. False: the person has left."""
         self._interrupts.clear()
         self._screen.line()
-        answer = DETACH if self._cancelled or self._run_id is None else await _asked(self._interrupts)
-        if answer == CANCEL and self._run_id is not None and not await self._cancels(self._run_id):
+        answer = DETACH if self._cancelled or self._followed is None else await _asked(self._interrupts)
+        if answer == CANCEL and self._followed is not None and not await self._cancels(self._followed):
             answer = DETACH
         if answer == DETACH:
-            told(*detached(self._run_id or self._stream.stream_id))
+            told(*detached(_place(self._stream, self._followed)))
         return answer != DETACH
 
-    async def _cancels(self, run_id: str) -> bool:
+    async def _cancels(self, followed: Followed) -> bool:
         """False: the person leaves before a gateway has taken the cancel, which may be long in coming."""
         self._cancelled = True
         told("cancelling; Ctrl-C again leaves at once")
-        cancelling = asyncio.create_task(self._client.cancel(run_id))
+        cancel = self._client.cancel(followed.run_id, invocation_id=followed.invocation_id)
+        cancelling = asyncio.create_task(cancel)
         try:
             if not await _came_first(cancelling, self._interrupts):
                 return False

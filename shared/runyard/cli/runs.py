@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from runyard.cli import exits
-from runyard.cli.following import detached, follow
+from runyard.cli.following import Followed, detached, follow
 from runyard.cli.gateways import as_json, told
 from runyard.cli.screen import Answer, Lines, Screen
 from runyard.cli.tables import age, output_console, row, table
@@ -45,9 +45,11 @@ async def call(client: Client, new: NewCall, output: Output) -> int:
     except asyncio.CancelledError:
         told("interrupted before the call was answered: if it was accepted, `runyard runs` shows it")
         raise
+    assert stream.run_id is not None, "whoever begins or steers a run is told which"
     if not output.as_json:
-        told(f"{stream.run_id}")
-    return await follow(client, stream, output.screen(), run_id=stream.run_id)
+        told(stream.run_id)
+    followed = Followed(run_id=stream.run_id, invocation_id=stream.invocation_id)
+    return await follow(client, stream, output.screen(), followed)
 
 
 async def start(client: Client, new: NewCall, output: Output) -> int:
@@ -63,14 +65,14 @@ async def start(client: Client, new: NewCall, output: Output) -> int:
 
 async def tail(client: Client, place: str, *, since: int | None, output: Output) -> int:
     """Show the newest stream of a run, or one by its id, from its beginning or behind a frame."""
-    run_id, stream_id = None, place
+    followed, stream_id = None, place
     if not place.startswith("st_"):
         run = await client.get_run(place)
         if run.stream_id is None:
             raise StartError(f"nothing was asked of {place} yet: it has no stream")
-        run_id, stream_id = run.id, run.stream_id
+        followed, stream_id = Followed(run_id=run.id, invocation_id=run.invocation_id), run.stream_id
     stream = client.resume_stream(stream_id, since=since)
-    return await follow(client, stream, output.screen(), run_id=run_id)
+    return await follow(client, stream, output.screen(), followed)
 
 
 async def steer(client: Client, run_id: str, said: str, output: Output) -> int:

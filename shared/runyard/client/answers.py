@@ -126,7 +126,7 @@ class Invocation(Result):
 
 
 class Cancellation(_Outcome):
-    """What a cancel found and did, with what is known of the invocation that it saw.
+    """What a cancel found and did, with what is known of the invocation that it was for.
 
     `{"runId": "run_...", "invocationId": "inv_...", "status": "cancelled", "cancelled": true, "cancelRequested": false,
     "dropped": [{"id": "in_...", "text": "...", "at": "..."}], ...}`

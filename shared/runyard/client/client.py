@@ -174,15 +174,18 @@ class Client:
         call = input_call(run_id, input, act_as=act_as, idempotency_key=idempotency_key)
         return await self._told(call, Accepted)
 
-    async def cancel(self, run_id: str, *, wait_s: float = 0.0) -> Cancellation:
+    async def cancel(self, run_id: str, *, invocation_id: str | None = None, wait_s: float = 0.0) -> Cancellation:
         """Stop the invocation in progress, and drop what waits behind it. A run that has ended keeps its status.
+
+        `invocation_id`: stop this one alone; what came after it goes on. None: whatever the run is at, which is asked
+        for first, so that the cancel can be sent again.
 
         `wait_s`: wait so long until it has stopped; `cancel_requested` tells that it has not.
         """
         deadline_s = time.monotonic() + wait_s
-        # Answered at once, and the end is asked for: where a held answer is lost, the cancel sent again would be one of
-        # whatever the run does by then.
-        done = await self._told(Call(method="POST", path=place("runs", run_id, "cancel"), body={}), Cancellation)
+        named = invocation_id or (await self.get_run(run_id)).invocation_id
+        body = {} if named is None else {"invocationId": named}
+        done = await self._told(Call(method="POST", path=place("runs", run_id, "cancel"), body=body), Cancellation)
         while done.cancel_requested and done.invocation_id and (left_s := deadline_s - time.monotonic()) > 0:
             ended = await self.invocation(done.invocation_id, wait_s=left_s)
             if not ended.is_busy:

@@ -52,8 +52,6 @@ _ADDED = Insert(
     table=agent_inputs, columns=("id", "run_id", "invocation_id", "position", "opens", "content", "created_at")
 )
 _touch = sa.update(agent_runs).where(agent_runs.c.id == sa.bindparam("run")).values(last_seq=agent_runs.c.last_seq)
-"""The run shows what waits: for the feed it has changed."""
-
 _find = sa.select(agent_inputs).where(
     agent_inputs.c.run_id == sa.bindparam("run"), agent_inputs.c.id == sa.bindparam("input")
 )
@@ -134,13 +132,18 @@ async def retract_input(connection: AsyncConnection, run_id: str, scope: Scope, 
     if found.opens:
         raise AlreadyFolded("the input opens a call: cancel the run instead", inputId=input_id, seq=None)
     await drop_inputs(connection, run.id, [found])
-    await connection.execute(_touch, {"run": run.id})
+    await touch(connection, run.id)
     return found
 
 
 async def drop_inputs(connection: AsyncConnection, run_id: RunId, inputs: Sequence[Input]) -> None:
     if inputs:
         await connection.execute(_drop, {"run": run_id, "inputs": [item.id for item in inputs]})
+
+
+async def touch(connection: AsyncConnection, run_id: RunId) -> None:
+    """Say that the run has changed, for the feed: it shows what waits."""
+    await connection.execute(_touch, {"run": run_id})
 
 
 async def fold_opening(connection: AsyncConnection, run: Run, *, at: int) -> tuple[tuple[Input, ...], Message | None]:

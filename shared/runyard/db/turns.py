@@ -115,6 +115,13 @@ async def load_invocation(connection: AsyncConnection, invocation_id: Invocation
     return Invocation(**row._mapping)
 
 
+async def find_invocation(connection: AsyncConnection, run_id: RunId, invocation_id: str) -> Invocation | None:
+    """None: this run has no such one."""
+    found = _load_invocation.where(agent_invocations.c.run_id == sa.bindparam("run"))
+    row = (await connection.execute(found, {"invocation": invocation_id, "run": run_id})).one_or_none()
+    return None if row is None else Invocation(**row._mapping)
+
+
 async def load_messages(connection: AsyncConnection, run_id: RunId) -> list[Message]:
     return [Message(**row._mapping) for row in await connection.execute(_load_messages, {"run": run_id})]
 

@@ -1,7 +1,7 @@
 """Cancelling: a run that no worker runs settles at once, one that runs is asked to, one that is settled stays so."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.blocks import CANCELLED, Block
 from runyard.db import turns
-from runyard.db.inputs import drop_inputs, replacement_of, take_due, user_content, waiting_inputs
+from runyard.db.inputs import drop_inputs, replacement_of, take_due, touch, user_content, waiting_inputs
 from runyard.db.locks import lock_owned
 from runyard.db.records import Input, Invocation, Message, Run
 from runyard.db.scope import Scope
@@ -17,7 +17,7 @@ from runyard.db.tables import agent_invocations, agent_runs
 from runyard.db.transcripts import append, user_row
 from runyard.db.turns import Totals
 from runyard.errors import RunNotFound
-from runyard.ids import RunId
+from runyard.ids import InvocationId, RunId
 from runyard.lifecycle import settling
 from runyard.lifecycle.endings import Ending, ending, kept_last
 from runyard.priorities import rank_of
@@ -26,46 +26,71 @@ from runyard.runs import RunEvent, RunStatus, after
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cancelled:
-    """`run`: as the cancel found it; `status`: of it afterwards. `dropped`: inputs that nobody will read.
+    """`run`: as the cancel found it; `invocation_id`: what the cancel was for, None of a run that has had none.
 
-    `ending`: of the invocation that ended here; its stream is owed by whoever called.
+    `status`: of the run afterwards; of an invocation that was settled before, its own. `dropped`: inputs that nobody
+    will read. `ending`: of the invocation that ended here; its stream is owed by whoever called.
     """
 
     run: Run
+    invocation_id: InvocationId | None
     status: RunStatus
     dropped: tuple[Input, ...] = ()
     ending: Ending | None = None
 
 
-async def cancel_run(connection: AsyncConnection, run_id: str, scope: Scope, *, at: int) -> Cancelled:
-    """One transaction. A cancel is bound to the invocation it sees: a later one is not touched by it, not even one
-    that waits already to take its place.
+async def cancel_run(
+    connection: AsyncConnection, run_id: str, scope: Scope, *, invocation_id: str | None = None, at: int
+) -> Cancelled:
+    """One transaction. A cancel is bound to one invocation, that which its caller names, or else the run's newest: a
+    later one is not touched by it, not even one that waits already to take its place.
 
     Raises:
-        RunNotFound: unknown, or not this caller's.
+        RunNotFound: the run is unknown, or not this caller's; or it has no such invocation.
     """
     run = await lock_owned(connection, run_id, scope)
     if run is None:
         raise RunNotFound("Run not found", runId=run_id)
+    if invocation_id is not None and invocation_id != run.invocation_id:
+        return await _cancel_other(connection, run, invocation_id, at=at)
+    return await _cancel_newest(connection, run, at=at)
+
+
+async def _cancel_newest(connection: AsyncConnection, run: Run, *, at: int) -> Cancelled:
     match run.status:
         case RunStatus.RUNNING:
             await connection.execute(
                 sa.update(agent_runs).where(agent_runs.c.id == run.id).values(cancel_requested=True)
             )
-            return Cancelled(run=run, status=run.status)
+            return Cancelled(run=run, invocation_id=run.invocation_id, status=run.status)
         case RunStatus.QUEUED:
             dropped = _steering(run, await waiting_inputs(connection, run.id))
             await drop_inputs(connection, run.id, dropped)
-            settled = await settle_queued(connection, run, at=at)
-            return Cancelled(run=run, status=settled.status, dropped=dropped, ending=settled.ending)
+            return replace(await settle_queued(connection, run, at=at), dropped=dropped)
         case RunStatus.IDLE:
             status = after(run.status, RunEvent.CANCEL)
             await connection.execute(sa.update(agent_runs).where(agent_runs.c.id == run.id).values(status=status))
-            return Cancelled(run=run, status=status)
+            return Cancelled(run=run, invocation_id=run.invocation_id, status=status)
         case _:
             waiting = tuple(await waiting_inputs(connection, run.id))
             await drop_inputs(connection, run.id, waiting)
-            return Cancelled(run=run, status=run.status, dropped=waiting)
+            return Cancelled(run=run, invocation_id=run.invocation_id, status=run.status, dropped=waiting)
+
+
+async def _cancel_other(connection: AsyncConnection, run: Run, invocation_id: str, *, at: int) -> Cancelled:
+    """Of an invocation that the run is not at: it is over, or waits to take the place of the one that is."""
+    invocation = await turns.find_invocation(connection, run.id, invocation_id)
+    if invocation is None:
+        raise RunNotFound("Invocation not found", runId=run.id, invocationId=invocation_id)
+    if invocation.settled_at is not None:
+        return Cancelled(run=run, invocation_id=invocation.id, status=invocation.status)
+    waiting = await waiting_inputs(connection, run.id)
+    dropped = tuple(item for item in waiting if item.invocation_id == invocation.id)
+    await drop_inputs(connection, run.id, dropped)
+    await touch(connection, run.id)
+    rows = await turns.load_messages(connection, run.id)
+    closing = await _settle(connection, run, invocation, rows, last_frame=0, at=at)
+    return Cancelled(run=run, invocation_id=invocation.id, status=run.status, dropped=dropped, ending=closing)
 
 
 async def cancel_given_back(connection: AsyncConnection, run_id: RunId, *, at: int) -> Cancelled | None:
@@ -97,7 +122,7 @@ async def settle_queued(connection: AsyncConnection, run: Run, *, at: int) -> Ca
         rows.append(user_row(run.id, invocation.id, seq, content, at=at))
         await append(connection, rows[-1])
     last_frame = kept_last(rows, invocation.id, base=invocation.frame_base or 0, sent=invocation.last_frame or 0)
-    settlement = settling.cancelled(run, invocation, Totals.stored(run, invocation), rows, last_frame=last_frame)
+    ended = await _settle(connection, run, invocation, rows, last_frame=last_frame, at=at)
     status = after(run.status, RunEvent.CANCEL)
     values: dict[str, Any] = {"status": status}
     replacement = replacement_of(await waiting_inputs(connection, run.id), invocation.id)
@@ -112,12 +137,21 @@ async def settle_queued(connection: AsyncConnection, run: Run, *, at: int) -> Ca
         .where(agent_runs.c.id == run.id)
         .values(cancel_requested=False, error=None, last_seq=rows[-1].seq, last_activity_at=at, **values)
     )
+    return Cancelled(run=run, invocation_id=invocation.id, status=values["status"], ending=ended)
+
+
+async def _settle(
+    connection: AsyncConnection, run: Run, invocation: Invocation, rows: Sequence[Message], *, last_frame: int, at: int
+) -> Ending:
+    """End an invocation that no worker has, as cancelled. `rows`: the transcript that it leaves."""
+    settlement = settling.cancelled(run, invocation, Totals.stored(run, invocation), rows, last_frame=last_frame)
+    values = {"result": settlement.result, "last_frame": last_frame, "last_seq": rows[-1].seq, "settled_at": at}
     await connection.execute(
         sa.update(agent_invocations)
         .where(agent_invocations.c.id == invocation.id)
-        .values(status=status, result=settlement.result, last_frame=last_frame, last_seq=rows[-1].seq, settled_at=at)
+        .values(status=after(RunStatus.QUEUED, settlement.event), **values)
     )
-    return Cancelled(run=run, status=values["status"], ending=ending(invocation, settlement, rows))
+    return ending(invocation, settlement, rows)
 
 
 async def _open_calls(

@@ -13,8 +13,10 @@ from tests.standin import By, Ending, calls, fail, hold, says
 pytestmark = pytest.mark.anyio
 
 
-async def cancel(api: Api, run_id: str, *, status: int = 200, wait: str | None = "wait=30") -> dict[str, Any]:
-    response = await api.post(f"/v1/runs/{run_id}/cancel", headers={"Prefer": wait} if wait else {})
+async def cancel(
+    api: Api, run_id: str, *, status: int = 200, wait: str | None = "wait=30", **body: str
+) -> dict[str, Any]:
+    response = await api.post(f"/v1/runs/{run_id}/cancel", body, headers={"Prefer": wait} if wait else {})
     assert response.status_code == status, response.text
     answer: dict[str, Any] = response.json()
     return answer
@@ -141,6 +143,45 @@ async def test_a_settled_run_keeps_its_status(stack: Stack) -> None:
     answer = await cancel(api, run["runId"])
     assert (answer["status"], answer["cancelled"], answer["cancelRequested"]) == ("completed", False, False)
     assert (await run_of(api, run["runId"]))["status"] == "completed"
+
+
+async def test_a_cancel_that_is_sent_again_tells_how_it_ended(stack: Stack, unique: str) -> None:
+    """Its first answer was lost, and the next turn has begun since."""
+    stack.standin.answers(says("half", hold(unique)), says("on", hold(unique)))
+    api = stack.gateway.user()
+    async with api.streaming("talker") as reading:
+        run_id = reading.response.headers["x-run-id"]
+        await reading.until_text("half")
+        named = (await run_of(api, run_id))["invocationId"]
+        first = await cancel(api, run_id, invocationId=named)
+    async with api.streaming("talker", "and now?", runId=run_id) as reading:
+        await reading.until_text("on")
+        for wait in (None, "wait=30"):
+            assert await cancel(api, run_id, wait=wait, invocationId=named) == first
+        assert (first["status"], first["text"], first["invocationId"]) == ("cancelled", "half", named)
+        assert (await run_of(api, run_id))["cancelRequested"] is False
+        stack.standin.gate(unique).release()
+        await reading.rest()
+    assert (await run_of(api, run_id))["status"] == "completed"
+
+
+async def test_a_call_that_waits_to_be_next_is_stopped_by_its_name(stack: Stack, unique: str) -> None:
+    stack.standin.answers(calls("hold", {"gate": unique}))
+    api = stack.gateway.user()
+    started = await api.start("clerk")
+    await stack.gate_reached(unique)
+    async with api.streaming("clerk", "instead", runId=started["runId"], ifBusy="cancel") as reading:
+        named = (await api.get(f"/v1/runs/{started['runId']}/invocations")).json()["items"][0]["invocationId"]
+        answer = await cancel(api, started["runId"], wait=None, invocationId=named)
+        events = await reading.rest()
+    assert (answer["status"], answer["invocationId"]) == ("cancelled", named)
+    assert [item["text"] for item in answer["dropped"]] == ["instead"]
+    assert (events[-1].type, json.loads(events[-1].data)["status"], reading.text) == ("result", "cancelled", "")
+    assert await replay(api, reading.stream_id) == [event for event in events if event.id]
+    stack.open_gate(unique)
+    assert (await api.settled(started["invocationId"]))["status"] == "cancelled"
+    run = await run_of(api, started["runId"])
+    assert (run["status"], run["invocationId"], run["pendingInput"]) == ("cancelled", started["invocationId"], [])
 
 
 async def test_what_a_failed_run_left_unanswered_is_dropped(stack: Stack, unique: str) -> None:

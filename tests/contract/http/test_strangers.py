@@ -63,7 +63,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/runs/{id}/input"): {"input": "x"},
 }
 BODY_IDS = {
-    *(("StartRun", "runId"), ("StartRun", "sessionId"), ("CreateRun", "sessionId")),
+    *(("StartRun", "runId"), ("StartRun", "sessionId"), ("CreateRun", "sessionId"), ("CancelRun", "invocationId")),
     *(("ActAs", "userId"), ("ActAs", "tenantId")),
 }
 """Each has its test below, or in `test_http_services.py`."""
@@ -324,6 +324,21 @@ async def test_a_run_in_the_body_is_looked_up_like_one_in_the_path(stack: Stack,
         assert found[0][0] == 404, stranger.name
         assert all(one == found[0] for one in found), stranger.name
         assert await runs_of(stranger.api, userId=victim.name) == []
+    assert victim.rows(stack) == before
+
+
+async def test_an_invocation_in_the_body_is_one_of_the_callers_run(stack: Stack, victim: Victim) -> None:
+    before = victim.rows(stack)
+    for stranger in strangers(stack, victim):
+        mine = await stranger.own()
+        for run_id in (mine["run"], victim.ids["run"]):
+            found = []
+            for named in (victim.ids["invocation"], NOBODYS["invocation"]):
+                response = await stranger.api.post(f"/v1/runs/{run_id}/cancel", {"invocationId": named})
+                found.append(told(response, {"invocation": named}))
+            assert found[0][0] == 404, stranger.name
+            assert found[0] == found[1], stranger.name
+        assert (await stranger.api.get(f"/v1/runs/{mine['run']}")).json()["status"] == "queued"
     assert victim.rows(stack) == before
 
 

@@ -102,18 +102,22 @@ class Retract:
 
 @dataclass(frozen=True, kw_only=True)
 class Cancel:
+    """`invocation_id`: what alone it may stop."""
+
     run_id: str
+    invocation_id: str | None
     at: int
 
     async def perform(self, database: Database) -> Outcome:
-        done = await database.write(cancel_run, self.run_id, states.OWNER, at=self.at)
+        named = {"invocation_id": self.invocation_id, "at": self.at}
+        done = await database.write(cancel_run, self.run_id, states.OWNER, **named)
         dropped = [item.id for item in done.dropped]
         if done.ending is not None:
             return ("cancelled", *dropped)
         return ("asked",) if done.status is RunStatus.RUNNING else ("settled", done.status, *dropped)
 
     def predict(self, model: Model) -> Outcome:
-        return model.cancel(self.run_id)
+        return model.cancel(self.run_id, self.invocation_id)
 
 
 # The fleet --------------------------------------------------------------------------------------------------

@@ -153,8 +153,10 @@ class Model:
         run.drop([found])
         return ("retracted", input_id)
 
-    def cancel(self, run_id: str) -> Outcome:
+    def cancel(self, run_id: str, named: str | None) -> Outcome:
         run = self.runs[run_id]
+        if named not in {None, run.current}:
+            return self._cancel_other(run, run.invocations[named])
         if run.status is RunStatus.RUNNING:
             run.is_cancelled = True
             return ("asked",)
@@ -164,6 +166,13 @@ class Model:
             run.end(RunStatus.CANCELLED)
             return ("cancelled", *dropped)
         return ("settled", run.status, *run.drop(run.waiting))
+
+    def _cancel_other(self, run: Run, named: Invocation) -> Outcome:
+        """It is over, or waits to take the place of the one that the run is at."""
+        if named.ended is not None:
+            return ("settled", named.ended)
+        named.ended = RunStatus.CANCELLED
+        return ("cancelled", *run.drop([item for item in run.waiting if run.invocations[item.invocation] is named]))
 
     # The fleet --------------------------------------------------------------------------------------------------
 

@@ -260,7 +260,8 @@ class Lifecycle(RuleBasedStateMachine):
                 Send(turn=self.new_turn(continues=run.id, if_busy=if_busy, priority=priority))
                 for if_busy, priority in zip(busy, itertools.cycle(Priority), strict=False)
             ]
-            possible.append(Cancel(run_id=run.id, at=self.at()))
+            named = (None, *[*run.invocations][-2:])
+            possible += [Cancel(run_id=run.id, invocation_id=name, at=self.at()) for name in named]
             possible += [Retract(run_id=run.id, input_id=item.id) for item in run.inputs[-3:]]
         return possible
 

@@ -60,8 +60,8 @@ async def send(database: Database, run: Run, content: Any, **changes: Any) -> Ac
     return await database.write(accept_turn, new_turn(continues=run.id, content=content, at=AT + 5, **changes))
 
 
-async def cancel(database: Database, run: Run) -> Cancelled:
-    return await database.write(cancel_run, run.id, OWNER, at=AT + 10)
+async def cancel(database: Database, run: Run, *, named: str | None = None) -> Cancelled:
+    return await database.write(cancel_run, run.id, OWNER, invocation_id=named, at=AT + 10)
 
 
 async def texts(database: Database, run: Run) -> list[Any]:
@@ -278,6 +278,57 @@ async def test_a_call_that_waits_to_be_next_is_not_cancelled(
     claim_of_next = await claimed(database, worker)
     assert claim_of_next.invocation.id == following.invocation_id
     assert await texts(database, run) == ["go", "instead\n\nand this"]
+
+
+@pytest.mark.parametrize("then", ["queued", "running", "settled"])
+async def test_a_cancel_that_is_sent_again_stops_nothing_newer(
+    database: Database, holder: Holder, worker: WorkerId, then: str
+) -> None:
+    """Its answer was lost, and the invocation that it names has ended since; what it ended as is told."""
+    run = holder.claim.run
+    first = await cancel(database, run, named=run.invocation_id)
+    assert (first.status, first.invocation_id) == (RunStatus.RUNNING, run.invocation_id)
+    await holder.stops()
+    await send(database, run, "again")
+    if then != "queued":
+        again = await Holder.of(database, await claimed(database, worker))
+        await send(database, run, "and this")
+        if then == "settled":
+            await again.fails()
+    before = await contents(database)
+    done = await cancel(database, run, named=run.invocation_id)
+    assert (done.status, done.invocation_id) == (RunStatus.CANCELLED, run.invocation_id)
+    assert (done.dropped, done.ending) == ((), None)
+    assert await contents(database) == before
+
+
+async def test_a_run_has_no_invocation_of_another_one(database: Database, run: Run) -> None:
+    other = await accepted(database)
+    before = await contents(database)
+    for named in (other.newest_invocation, "inv_none"):
+        with pytest.raises(RunNotFound) as caught:
+            await cancel(database, run, named=named)
+        assert caught.value.fields == {"runId": run.id, "invocationId": named}
+    assert await contents(database) == before
+
+
+async def test_a_call_that_waits_to_be_next_can_be_named(database: Database, holder: Holder, worker: WorkerId) -> None:
+    """It never begins; what runs is stopped as it was to be, and a further call takes its place."""
+    run = holder.claim.run
+    following = await send(database, run, "instead", if_busy="cancel")
+    await send(database, run, "and this")
+    done = await cancel(database, run, named=following.invocation_id)
+    assert (done.status, done.invocation_id) == (RunStatus.RUNNING, following.invocation_id)
+    assert [item.content for item in done.dropped] == ["instead", "and this"]
+    assert done.ending is not None
+    assert (done.ending.stream_id, done.ending.text, done.ending.last_frame) == (following.stream_id, "", 0)
+    assert done.ending.result["status"] == RunStatus.CANCELLED
+    assert (await cancel(database, run, named=following.invocation_id)).status is RunStatus.CANCELLED
+    boundary = await holder.stops()
+    assert boundary.replacement is None
+    assert (await run_row(database, run.id)).status is RunStatus.CANCELLED
+    assert await claim(database, worker) is None
+    assert await texts(database, run) == ["go"]
 
 
 async def test_an_answer_that_was_begun_is_in_the_ending(database: Database, holder: Holder) -> None:

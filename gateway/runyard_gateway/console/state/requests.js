@@ -60,7 +60,7 @@ export class Requests {
     if (live === null || stopping === live.invocationId) return;
     this._set({ stopping: live.invocationId, failure: null });
     try {
-      const { dropped } = await this._api.cancel(runId);
+      const { dropped } = await this._api.cancel(runId, live.invocationId);
       for (const { text } of dropped.toReversed()) this._draft.giveBack(text);
       await this._conversation.refresh();
     } catch (error) {

@@ -65,10 +65,15 @@ export class Api {
     return this._read(await this._send(path, { method: "DELETE", silence: "The gateway gave no answer." }));
   }
 
-  /** Stops what is in progress: `{dropped: inputs that nobody will read, ...}`. @throws {Failure} */
-  async cancel(runId) {
-    const path = `v1/runs/${encodeURIComponent(runId)}/cancel`;
-    return this._read(await this._send(path, { method: "POST", silence: "The gateway gave no answer: try again." }));
+  /** Stops this invocation, and none after it: `{dropped: inputs that nobody will read, ...}`. @throws {Failure} */
+  async cancel(runId, invocationId) {
+    const response = await this._send(`v1/runs/${encodeURIComponent(runId)}/cancel`, {
+      method: "POST",
+      silence: "The gateway gave no answer: try again.",
+      headers: { "Content-Type": "application/json" },
+      body: asJson({ invocationId }),
+    });
+    return this._read(response);
   }
 
   /** A stream after a cursor, or from its beginning: an open answer, or 204 at its end. @throws {Failure} */
