@@ -198,18 +198,25 @@ async def check_programs(environment: Environment, url: str) -> None:
 
 async def check_commands(environment: Environment, url: str, folder: Path) -> None:
     """The commands of docs/cli.md do what they say, one behind the other."""
-    (block,) = blocks("bash", "docs/cli.md")
+    calls, addresses = blocks("bash", "docs/cli.md")
     variables = {"PATH": f"{environment.folder}/bin:{os.defpath}", "RUNYARD_URL": url, "HOME": str(folder)}
-    command = ("bash", "-euo", "pipefail", "-c", block)
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, cwd=folder, env=variables)
-    async with asyncio.timeout(GUARD_S):
-        out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
+
+    async def run(block: str) -> tuple[str, str]:
+        command = ("bash", "-euo", "pipefail", "-c", block)
+        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, cwd=folder, env=variables)
+        async with asyncio.timeout(GUARD_S):
+            out, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        return out.decode(), err.decode()
+
+    printed = (await run(calls))[0].splitlines()
     assert "search_docs" in (folder / "answer.txt").read_text()
-    printed = out.decode().splitlines()
     assert printed[0].startswith("AGENT ")
     assert re.fullmatch(r"run_\w+ is (completed|cancelled)", printed[-2])
     assert json.loads(printed[-1])["agent"] == "researcher"
+    depth, found = await run(addresses)
+    assert depth.splitlines()[1].startswith("default ")
+    assert "nothing is broken" in found
 
 
 async def check_calls(url: str) -> None:

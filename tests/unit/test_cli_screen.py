@@ -80,6 +80,29 @@ def test_what_is_withdrawn_for_good_is_told(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr() == ("half\n", "[withdrawn: the last words above]\n")
 
 
+def test_what_is_beside_the_answer_has_lines_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    shown(
+        Answer(live=True, thinking=True),
+        frames(
+            ("thinking", "hm, "),
+            ("thinking", "so"),
+            (None, "I look"),
+            ("tool_start", '{"id":"t","name":"look","input":{}}'),
+            ("output", '{"id":"t","text":"half "}'),
+            ("output", '{"id":"t","text":"a line"}'),
+            ("output", '{"id":"u","text":"another tool\\n"}'),
+            ("output", '{"id":"t","text":"more\\u0007"}'),
+            ("tool", '{"id":"t","name":"look","input":{},"isError":false,"durationMs":5}'),
+            ("thinking", "well"),
+            ("result", RESULT),
+        ),
+    )
+    assert capsys.readouterr() == (
+        "I look\n",
+        "hm, so\n> look {}\nhalf a line\nanother tool\nmore\N{REPLACEMENT CHARACTER}\n< look 5 ms\nwell\n",
+    )
+
+
 def test_a_pipe_gets_what_is_committed(capsys: pytest.CaptureFixture[str]) -> None:
     screen = Answer(live=False, thinking=True)
     shown(screen, frames(("thinking", "hm"), (None, "one"), (None, "\x1b[1m")))

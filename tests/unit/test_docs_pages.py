@@ -62,7 +62,7 @@ def test_the_index_names_each_page_once() -> None:
 
 TARGETS = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 EXTRAS = tomllib.loads((ROOT / "shared/pyproject.toml").read_text())["project"]["optional-dependencies"]
-OTHERS = {"curl", "docker", "kind", "kubectl", "echo", "grep", "python3"}
+OTHERS = {"curl", "docker", "kind", "kubectl", "echo", "export", "grep", "python3"}
 """Of which other tests hold what can be: of deploying `tests/deploy`, of calls the route, below."""
 
 

@@ -12,6 +12,7 @@ from runyard.client import (
     Ended,
     Event,
     Frame,
+    Output,
     Queued,
     Result,
     Status,
@@ -55,12 +56,14 @@ class Answer:
         self._thinking = thinking
         self._shown = ""
         self._in_line = False
+        self._aside: str | None = None
 
     def show(self, frame: Frame, stream: Stream) -> None:
         match frame:
             case Ended():
                 self._write(stream.text, is_last=True)
                 self._end_line()
+                self._end_aside()
             case Committed(role="assistant"):
                 self._write(stream.text)
                 if not self._live:
@@ -70,7 +73,9 @@ class Answer:
                     self._write(stream.text)
             case Thinking(text=text):
                 if self._thinking:
-                    print(printable(text), end="", file=sys.stderr, flush=True)
+                    self._say_aside(text, of="thinking")
+            case Output(id=call_id, text=text):
+                self._say_aside(text, of=call_id or "system")
             case _ if (note := noted(frame)) is not None:
                 self.line()
                 told(note)
@@ -78,6 +83,20 @@ class Answer:
     def line(self) -> None:
         if self._live:
             self._end_line()
+        self._end_aside()
+
+    def _say_aside(self, text: str, *, of: str) -> None:
+        """Beside the answer, as it comes. `of`: whose words these are; each begins a line of its own."""
+        if self._aside != of:
+            self.line()
+        if text:
+            print(printable(text), end="", file=sys.stderr, flush=True)
+            self._aside = None if text.endswith("\n") else of
+
+    def _end_aside(self) -> None:
+        if self._aside is not None:
+            self._aside = None
+            told("")
 
     def _write(self, text: str, *, is_last: bool = False) -> None:
         """What is not shown yet. Text that is told again behind its withdrawal is not shown twice."""
@@ -89,6 +108,7 @@ class Answer:
             self._shown = _common(text, self._shown)
         piece, self._shown = text[len(self._shown) :], text
         if piece:
+            self._end_aside()
             print(printable(piece) if self._live else piece, end="", flush=True)
             self._in_line = not piece.endswith("\n")
 
