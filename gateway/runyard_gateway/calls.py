@@ -1,4 +1,4 @@
-"""Calls on runs: what one asks for, and how it is answered. Whoever takes calls does it with these."""
+"""How a call on a run is answered: by its stream, its result, or where to look for it."""
 
 from typing import Protocol
 
@@ -6,8 +6,6 @@ import structlog
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from runyard import traces
-from runyard.clock import now_ms
 from runyard.db.records import Invocation, Run
 from runyard.errors import (
     AgentMismatch,
@@ -17,7 +15,6 @@ from runyard.errors import (
     IdempotencyMismatch,
     InputQueueFull,
     InputRequired,
-    InvalidArgs,
     ModelNotAllowed,
     RateLimited,
     RunBusy,
@@ -26,20 +23,16 @@ from runyard.errors import (
     StreamGone,
     StreamOverloaded,
 )
-from runyard.ids import RequestId, new_input_id, new_invocation_id, new_run_id, new_stream_id
+from runyard.ids import RequestId
 from runyard.lifecycle.new_turn import Accepted, NewTurn
-from runyard.priorities import Priority
 from runyard_gateway import shapes, waiting
 from runyard_gateway.accepting import accept
 from runyard_gateway.answers import EVENT_STREAM, LOCATION, REPLAYED, RUN_ID, STREAM_ID, Answer, json_answer, nothing
-from runyard_gateway.auth.acting import check_may_run
-from runyard_gateway.auth.principal import Identity, Principal
-from runyard_gateway.directory import KnownAgent
-from runyard_gateway.failures import request_id_of
+from runyard_gateway.auth.principal import Principal
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.open_streams import reader_of
 from runyard_gateway.parameters import IDEMPOTENCY_KEY, LAST_EVENT_ID, PREFER
-from runyard_gateway.requests import ContinueRun, address_of, call_key, checked_messages, cursor_of, wait_s, wants
+from runyard_gateway.requests import address_of, cursor_of, wait_s, wants
 from runyard_gateway.streaming import NewStream, ResumedStream
 from runyard_gateway.views import accepted_view, invocation_view
 
@@ -201,49 +194,3 @@ async def awaited_call(
     except StoreUnavailable as error:
         log.warning("accepted call not awaited", invocation_id=accepted.invocation_id, error=str(error))
         return None
-
-
-def new_turn(
-    gateway: Gateway,
-    request: Request,
-    principal: Principal,
-    agent: KnownAgent,
-    body: ContinueRun,
-    *,
-    identity: Identity,
-    continues: str | None,
-) -> NewTurn:
-    """Raises `Forbidden`, `ModelNotAllowed`, `InputRequired`, `InvalidArgs` for what may not be asked."""
-    check_may_run(agent, identity)
-    if_busy = body.if_busy or ("reject" if principal.is_service else "steer")
-    context = body.context if principal.is_service else None
-    if context is not None and if_busy == "steer":
-        raise InvalidArgs("context is for a new turn: it cannot be sent with ifBusy steer", fields=["context"])
-    allowed = {agent.spec["model"] or gateway.settings.model, *gateway.settings.models_allowed}
-    if body.model is not None and body.model not in allowed:
-        raise ModelNotAllowed(f"the model {body.model!r} is not allowed here", model=body.model)
-    checked_messages(body.messages or (), principal)
-    history, content = body.said()
-    return NewTurn(
-        tenant_id=identity.tenant_id,
-        user_id=identity.user_id,
-        scope=identity.scope,
-        agent=agent.current.agent,
-        queue=agent.spec["queue"],
-        priority=Priority(body.priority or agent.priority),
-        content=content,
-        history=history,
-        roles=tuple(sorted(identity.roles)),
-        options=body.options(),
-        run_id=new_run_id(),
-        invocation_id=new_invocation_id(),
-        input_id=new_input_id(),
-        stream_id=new_stream_id(),
-        request_id=request_id_of(request),
-        at=now_ms(),
-        continues=continues,
-        if_busy=if_busy,
-        context=context,
-        call_key=call_key(request, body),
-        trace_context=traces.carried(),
-    )

@@ -7,7 +7,7 @@ finds waits, encoded, in the window of each caller's scope. Who is behind the wi
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 
@@ -138,8 +138,8 @@ class Feed:
         self._wanted = asyncio.Event()
         self._since: int | None = None
 
-    @contextlib.asynccontextmanager
-    async def watch(self, scope: Scope) -> AsyncIterator[FeedReader]:
+    @contextlib.contextmanager
+    def watch(self, scope: Scope) -> Iterator[FeedReader]:
         """A reader for as long as the block runs."""
         window = self._windows.get(scope)
         if window is None:

@@ -9,8 +9,8 @@ from redis.asyncio import Redis
 
 from runyard.errors import StoreUnavailable
 from runyard.frames import Frame
-from runyard.streams.backoff import Backoff
 from runyard.streams.batch import decode_batch
+from runyard.streams.connect import redis_backoff
 from runyard.streams.reader import FrameReader
 from runyard.streams.subscription import Subscription
 from runyard_gateway.sse import encode
@@ -163,7 +163,7 @@ class Hub:
         self._look.set()
 
     async def _look_up_forever(self) -> None:
-        backoff = Backoff()
+        backoff = redis_backoff()
         while True:
             await self._look.wait()
             channels = [self._unsure.pop() for _ in range(min(len(self._unsure), LOOKUPS_A_CALL))]

@@ -91,13 +91,13 @@ class _ForUser(_Body):
     context: Context | None = None
 
 
-class _Queued(_ForUser):
+class QueuedCall(_ForUser):
     """`priority`: the class of the call where it waits; the default is the agent's or the function's own."""
 
     priority: Literal["interactive", "background"] | None = None
 
 
-class ContinueRun(_Queued):
+class ContinueRun(QueuedCall):
     """`POST /v1/runs/{id}/input`. The options count for a new invocation; one that is steered has its own."""
 
     input: str | Blocks | None = None
@@ -139,7 +139,7 @@ class StartRun(ContinueRun):
     metadata: Metadata | None = None
 
 
-class CallFunction(_Queued):
+class CallFunction(QueuedCall):
     """`POST /v1/functions/{name}`. `input`: its arguments by name."""
 
     input: dict[str, Any] = Field(default_factory=dict)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import orjson
@@ -80,8 +80,8 @@ class Rooms:
         self._ends: dict[Room, Callable[[], None]] = {}
         self._draining = False
 
-    @contextlib.asynccontextmanager
-    async def join(self, room: Room, user_id: str | None) -> AsyncIterator[RoomReader]:
+    @contextlib.contextmanager
+    def join(self, room: Room, user_id: str | None) -> Iterator[RoomReader]:
         """Be there for as long as the block runs; None: as a service, which is no member."""
         readers = self._readers.get(room)
         if readers is None:

@@ -1,13 +1,15 @@
-"""The answer that streams: replay from a cursor, then the tail, to the terminal frame."""
+"""The answers that stream: an invocation, from a cursor to its terminal frame; the feed and rooms, without end."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from starlette.types import Receive, Scope, Send
 
 from runyard.db.reads import invocations_by_stream
 from runyard.db.records import Invocation
-from runyard.errors import StoreUnavailable, StreamGone, StreamNotFound
+from runyard.errors import RunyardError, StoreUnavailable, StreamGone, StreamNotFound
 from runyard.frames import Frame, FrameEvent, event_payload
 from runyard.ids import StreamId
 from runyard.metrics import RESUMES
@@ -15,7 +17,7 @@ from runyard.streams.reader import StreamState
 from runyard_gateway.auth.principal import Credential
 from runyard_gateway.from_rows import committed_frames, settled_frames, trimmed_frame
 from runyard_gateway.gateway import Gateway
-from runyard_gateway.sse import SSE_HEADERS, Headers, encode, raw_headers, stream_sse
+from runyard_gateway.sse import SSE_HEADERS, Headers, Pulled, encode, raw_headers, stream_sse
 from runyard_gateway.tail import Position, Tail
 
 
@@ -131,6 +133,46 @@ class ResumedStream:
                 kept_from = gone.fields["oldestSeq"]
                 frames.append(trimmed_frame(row, from_seq=cursor + 1, to_seq=kept_from - 1))
                 cursor = kept_from - 1
+
+
+class Reader(Pulled, Protocol):
+    """Who reads the feed or a room."""
+
+    def fail(self, error: RunyardError) -> None:
+        """Every pull raises this from now on."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndlessStream:
+    """The feed, or a room: it goes on until the reader leaves, their credential ends, or the process stops.
+
+    `reading`: who reads, from when the answer begins until it ends. `first`: what precedes all else, encoded.
+    """
+
+    reading: AbstractContextManager[Reader]
+    credential: Credential
+    request_id: str
+    headers: Headers
+    cursor: int = 0
+    first: bytes = b""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self.reading as reader:
+            take_back = self.credential.on_end(reader.fail)
+            try:
+                await stream_sse(
+                    scope,
+                    receive,
+                    send,
+                    reader,
+                    self.cursor,
+                    headers=self.headers,
+                    first=self.first,
+                    request_id=self.request_id,
+                )
+            finally:
+                take_back()
 
 
 async def _send_whole(send: Send, headers: Headers, body: bytes) -> None:

@@ -92,7 +92,7 @@ def plain_logs() -> Iterator[None]:
 @pytest.fixture
 async def worker(lasting_database_url: str, monkeypatch: pytest.MonkeyPatch, plain_logs: None) -> AsyncIterator[Worker]:
     """The core of a worker process, with frames in Redis under a prefix of its own."""
-    monkeypatch.setattr(commits, "RETRY_MIN_S", 0.001)
+    monkeypatch.setattr(commits, "BACKOFF_FIRST_S", 0.001)
     monkeypatch.setattr(closer, "MARK_S", 0.001)
     monkeypatch.setattr(closer, "RETRY_S", 0.01)
     client, prefix = connect(redis_server()), f"test-{secrets.token_hex(6)}"

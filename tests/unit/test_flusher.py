@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.fakes.faulty_frames import FaultyFrames
 
 from runyard.frames import Payload, event_payload, text_payload
-from runyard.streams import backoff
+from runyard.streams import connect
 from runyard.streams.memory import StoredStream
 from runyard.streams.ops import Answer, Append, Open, Reset, Status, Touch
 from runyard_workers import flusher as flusher_module
@@ -26,8 +26,8 @@ REWIND_ALL = event_payload("rewind", {"toSeq": 0, "length": 0})
 
 @pytest.fixture(autouse=True)
 def prompt_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff, "FIRST_S", 0.001)
-    monkeypatch.setattr(backoff, "LONGEST_S", 0.002)
+    monkeypatch.setattr(connect, "BACKOFF_FIRST_S", 0.001)
+    monkeypatch.setattr(connect, "BACKOFF_LONGEST_S", 0.002)
 
 
 @contextlib.asynccontextmanager

@@ -1,15 +1,14 @@
 """A worker's commits: what certainly did not happen is tried again, what may have happened is told."""
 
 import asyncio
-import random
-from collections.abc import Iterator
 
 import structlog
 
+from runyard.backoff import Backoff
 from runyard.db.engine import Database, P, T, Work
 from runyard.errors import CommitUnknown, StoreUnavailable
 
-RETRY_MIN_S, RETRY_MAX_S = 0.2, 5.0
+BACKOFF_FIRST_S, BACKOFF_LONGEST_S = 0.2, 5.0
 
 log = structlog.get_logger()
 
@@ -24,7 +23,7 @@ async def commit(database: Database, work: Work[P, T], *args: P.args, **kwargs: 
         CommitUnknown: memory no longer says what is stored: load the run anew.
         GenerationLost: the run belongs to another worker.
     """
-    delays = backoff()
+    backoff = database_backoff()
     while True:
         try:
             return await database.write(work, *args, **kwargs)
@@ -32,7 +31,7 @@ async def commit(database: Database, work: Work[P, T], *args: P.args, **kwargs: 
             raise
         except StoreUnavailable as error:
             log.warning("database is away", error=str(error))
-        await asyncio.sleep(next(delays))
+        await asyncio.sleep(backoff.next_s())
 
 
 async def commit_repeatable(database: Database, work: Work[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
@@ -43,18 +42,15 @@ async def commit_repeatable(database: Database, work: Work[P, None], *args: P.ar
     Raises:
         GenerationLost: the run belongs to another worker.
     """
-    delays = backoff()
+    backoff = database_backoff()
     while True:
         try:
             return await commit(database, work, *args, **kwargs)
         except CommitUnknown as error:
             log.warning("commit in doubt is repeated", error=str(error))
-        await asyncio.sleep(next(delays))
+        await asyncio.sleep(backoff.next_s())
 
 
-def backoff() -> Iterator[float]:
-    """Delays in seconds that double up to a limit, with jitter."""
-    delay_s = RETRY_MIN_S
-    while True:
-        yield delay_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
-        delay_s = min(delay_s * 2, RETRY_MAX_S)
+def database_backoff() -> Backoff:
+    """The waits between two tries of what is tried until the database is back."""
+    return Backoff(first_s=BACKOFF_FIRST_S, longest_s=BACKOFF_LONGEST_S)

@@ -30,7 +30,7 @@ from runyard.runs import RunStatus
 from runyard_workers import spans
 from runyard_workers.batch import Batches
 from runyard_workers.catalog import Loaded, LoadedAgent, LoadedFunction
-from runyard_workers.commits import backoff, commit
+from runyard_workers.commits import commit, database_backoff
 from runyard_workers.contexts import Contexts
 from runyard_workers.continuations import asks_for_tools, check_pauses, is_paused, paused_parts
 from runyard_workers.functions.output import FunctionOutput
@@ -158,13 +158,13 @@ class Execution:
         self._log.info("run settled", status=status, steps=end.result["steps"], **reason)
 
     async def _until_settled(self) -> Ending:
-        delays = backoff()
+        backoff = database_backoff()
         while True:
             try:
                 return await self._attempt()
             except StoreUnavailable as error:
                 self._log.warning("run loads anew", error=str(error))
-            await asyncio.sleep(next(delays))
+            await asyncio.sleep(backoff.next_s())
 
     async def _attempt(self) -> Ending:
         try:

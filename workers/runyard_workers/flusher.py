@@ -7,7 +7,7 @@ from typing import Protocol
 import structlog
 
 from runyard.errors import StoreUnavailable
-from runyard.streams.backoff import Backoff
+from runyard.streams.connect import redis_backoff
 from runyard.streams.ops import Answer, Op
 from runyard_workers.stream_writer import Parcel, StreamWriter, WriterState
 
@@ -81,7 +81,7 @@ class Flusher:
             tasks.create_task(self._touch_forever())
 
     async def _send_forever(self) -> None:
-        backoff = Backoff()
+        backoff = redis_backoff()
         while True:
             await self._wake.wait()
             self._wake.clear()

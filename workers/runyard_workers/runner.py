@@ -21,7 +21,7 @@ from runyard.lifecycle.cancelling import cancel_given_back
 from runyard.metrics import HANDOVERS, LOST, TAKEOVERS, YIELDS
 from runyard.runs import BUSY
 from runyard_workers import spans
-from runyard_workers.commits import backoff
+from runyard_workers.commits import database_backoff
 from runyard_workers.execution import Execution
 from runyard_workers.services import Services
 from runyard_workers.slots import SlotPool
@@ -172,7 +172,7 @@ class Runner:
 
     async def _give_back(self, holding: Holding, *, sent: int | None = None, spent: Totals | None = None) -> None:
         run_id, generation = holding
-        loop, delays = asyncio.get_running_loop(), backoff()
+        loop, backoff = asyncio.get_running_loop(), database_backoff()
         give_up_at = loop.time() + GIVE_BACK_S
         while True:
             try:
@@ -184,7 +184,7 @@ class Runner:
                 if loop.time() >= give_up_at:
                     log.warning("run not given back", run_id=run_id, generation=generation, error=str(error))
                     return
-            await asyncio.sleep(next(delays))
+            await asyncio.sleep(backoff.next_s())
         if given is None:
             return
         HANDOVERS.inc()

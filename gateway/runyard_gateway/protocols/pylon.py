@@ -36,9 +36,9 @@ from runyard_gateway.auth.acting import acting
 from runyard_gateway.auth.authenticator import unauthenticated
 from runyard_gateway.auth.principal import NOBODY, Identity, Principal
 from runyard_gateway.bodies import NoJsonObject, as_object, read_raw
-from runyard_gateway.calls import new_turn
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.gateway import Gateway
+from runyard_gateway.new_turns import agent_turn
 from runyard_gateway.open_streams import reader_behind, reader_of
 from runyard_gateway.operations import ForeignOperation
 from runyard_gateway.protocols.pylon_answers import STREAM_ID, PylonAnswer, PylonResumed, stream_headers
@@ -188,7 +188,7 @@ async def _agent_turn(
             raise RunNotFound("Run not found")
         continues = found[0]
     identity = acting(principal, None, continues=continues)
-    turn = new_turn(gateway, request, principal, agent, checked, identity=identity, continues=checked.run_id)
+    turn = agent_turn(gateway, request, principal, agent, checked, identity=identity, continues=checked.run_id)
     return replace(turn, title=checked.title)
 
 

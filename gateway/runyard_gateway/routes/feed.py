@@ -1,10 +1,8 @@
 """`GET /v1/feed`: what changes of the caller's runs and transcripts, on all their devices; its tickets."""
 
-from dataclasses import dataclass
-
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from runyard.errors import FeedGone, StreamOverloaded
 from runyard_gateway import shapes
@@ -18,37 +16,10 @@ from runyard_gateway.open_streams import reader_behind
 from runyard_gateway.operations import Operation, bearer
 from runyard_gateway.parameters import LAST_EVENT_ID, SINCE
 from runyard_gateway.requests import Nothing, cursor_of, read_body
-from runyard_gateway.sse import Headers, raw_headers, stream_sse
+from runyard_gateway.sse import raw_headers
+from runyard_gateway.streaming import EndlessStream
 
 DOOR = Door(place=lambda _: "\0feed", otherwise=bearer, is_alike=False)  # no stream's id can be that
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FeedAnswer:
-    """It has no end of its own: it goes on until the reader leaves, or the process does."""
-
-    gateway: Gateway
-    principal: Principal
-    cursor: int
-    request_id: str
-    headers: Headers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self.gateway.feed.watch(self.principal.scope) as reader:
-            take_back = self.principal.credential.on_end(reader.fail)
-            try:
-                await stream_sse(
-                    scope,
-                    receive,
-                    send,
-                    reader,
-                    self.cursor,
-                    headers=self.headers,
-                    first=position(self.cursor),
-                    request_id=self.request_id,
-                )
-            finally:
-                take_back()
 
 
 async def get_feed(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
@@ -62,10 +33,11 @@ async def get_feed(gateway: Gateway, request: Request, principal: Principal) -> 
     gateway.open_streams.check(reader)
     had = cursor_of(request)
     cursor = await gateway.feed.begin(None if had is None else had + 1)
-    answer = FeedAnswer(
-        gateway=gateway,
-        principal=principal,
+    answer = EndlessStream(
+        reading=gateway.feed.watch(principal.scope),
+        credential=principal.credential,
         cursor=cursor,
+        first=position(cursor),
         request_id=request_id_of(request),
         headers=raw_headers(seat_headers(request)),
     )

@@ -1,13 +1,13 @@
 """Calls of functions: `POST /v1/functions/{name}`."""
 
+from dataclasses import replace
+
 import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from runyard import traces
 from runyard.authoring.issues import as_text
 from runyard.authoring.shape import Shape
-from runyard.clock import now_ms
 from runyard.errors import (
     AgentRequiresUser,
     AgentRunForbidden,
@@ -20,19 +20,17 @@ from runyard.errors import (
     StreamGone,
     StreamOverloaded,
 )
-from runyard.ids import new_input_id, new_invocation_id, new_run_id, new_stream_id
 from runyard.lifecycle.new_turn import NewTurn
-from runyard.priorities import Priority
 from runyard_gateway.auth.acting import acting, check_may_run
 from runyard_gateway.auth.authenticator import unauthenticated
 from runyard_gateway.auth.principal import Identity, Principal
 from runyard_gateway.calls import CALL_ANSWERS, CALL_PARAMETERS, answer_call
 from runyard_gateway.directory import KnownAgent
-from runyard_gateway.failures import request_id_of
 from runyard_gateway.function_answer import FunctionAnswer, answer_again, settled_answer
 from runyard_gateway.gateway import Gateway
+from runyard_gateway.new_turns import new_turn
 from runyard_gateway.operations import Operation, anybody
-from runyard_gateway.requests import CallFunction, call_key, read_body
+from runyard_gateway.requests import CallFunction, read_body
 from runyard_gateway.routes.agents import may_call
 
 
@@ -84,28 +82,9 @@ def function_turn(
     """Raises `InvalidArgs`: the function does not take such arguments. Some only itself can refuse."""
     if issues := Shape(function.spec["inputSchema"]).issues(body.input):
         raise InvalidArgs(as_text(issues), fields=sorted(issues))
-    return NewTurn(
-        tenant_id=identity.tenant_id,
-        user_id=identity.user_id,
-        scope=identity.scope,
-        agent=function.current.agent,
-        queue=function.spec["queue"],
-        priority=Priority(body.priority or function.priority),
-        content=orjson.dumps(body.input).decode(),
-        roles=tuple(sorted(identity.roles)),
-        options={},
-        run_id=new_run_id(),
-        invocation_id=new_invocation_id(),
-        input_id=new_input_id(),
-        stream_id=new_stream_id(),
-        request_id=request_id_of(request),
-        at=now_ms(),
-        title=body.title,
-        metadata=body.metadata,
-        context=body.context if principal.is_service else None,
-        call_key=call_key(request, body),
-        trace_context=traces.carried(),
-    )
+    content = orjson.dumps(body.input).decode()
+    turn = new_turn(request, principal, function, body, identity=identity, content=content)
+    return replace(turn, title=body.title, metadata=body.metadata)
 
 
 OPERATIONS = (

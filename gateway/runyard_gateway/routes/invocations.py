@@ -11,8 +11,9 @@ from runyard_gateway import paging, shapes, waiting
 from runyard_gateway.answers import Answer, json_answer
 from runyard_gateway.auth.acting import acting
 from runyard_gateway.auth.principal import Principal
-from runyard_gateway.calls import CALL_ANSWERS, CALL_ERRORS, CALL_PARAMETERS, UNKNOWN_INVOCATION, answer_call, new_turn
+from runyard_gateway.calls import CALL_ANSWERS, CALL_ERRORS, CALL_PARAMETERS, UNKNOWN_INVOCATION, answer_call
 from runyard_gateway.gateway import Gateway
+from runyard_gateway.new_turns import agent_turn
 from runyard_gateway.operations import Operation
 from runyard_gateway.parameters import CURSOR, PREFER
 from runyard_gateway.requests import StartRun, read_body, wait_s
@@ -29,7 +30,7 @@ async def start_run(gateway: Gateway, request: Request, principal: Principal) ->
         raise InvalidArgs("runId and sessionId both name a run: give one", fields=["runId", "sessionId"])
     identity = acting(principal, body.act_as)
     turn = replace(
-        new_turn(gateway, request, principal, agent, body, identity=identity, continues=body.run_id),
+        agent_turn(gateway, request, principal, agent, body, identity=identity, continues=body.run_id),
         session_id=body.session_id,
         title=body.title,
         metadata=body.metadata,

@@ -1,10 +1,8 @@
 """Rooms: `GET /v1/rooms/{room}` joins one, `GET /v1/rooms/{room}/members` tells who is there; tickets."""
 
-from dataclasses import dataclass
-
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from runyard.errors import RoomNotFound, StreamOverloaded
 from runyard.rooms import ROOM, covers
@@ -20,7 +18,8 @@ from runyard_gateway.open_streams import reader_behind
 from runyard_gateway.operations import Operation, bearer
 from runyard_gateway.parameters import Text
 from runyard_gateway.requests import Nothing, read_body
-from runyard_gateway.sse import Headers, raw_headers, stream_sse
+from runyard_gateway.sse import raw_headers
+from runyard_gateway.streaming import EndlessStream
 
 TENANT = Text(name="tenantId", description="Whose room. A service of several tenants has to name one.")
 
@@ -33,36 +32,15 @@ def _place(request: Request) -> str:
 DOOR = Door(place=_place, otherwise=bearer, is_alike=False)  # whoever comes is listed as a member
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RoomAnswer:
-    """It has no end of its own: it goes on until the reader leaves, or the process does."""
-
-    gateway: Gateway
-    room: Room
-    principal: Principal
-    request_id: str
-    headers: Headers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        caller = self.principal.caller
-        user_id = caller.user_id if isinstance(caller, Identity) else None
-        async with self.gateway.rooms.join(self.room, user_id) as reader:
-            take_back = self.principal.credential.on_end(reader.fail)
-            try:
-                await stream_sse(scope, receive, send, reader, 0, headers=self.headers, request_id=self.request_id)
-            finally:
-                take_back()
-
-
 async def join_room(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
     """Join a room, and hear what is said in it from now on."""
     room = await _room(gateway, request, principal)
     reader = reader_behind(principal, request)
     gateway.open_streams.check(reader)
-    answer = RoomAnswer(
-        gateway=gateway,
-        room=room,
-        principal=principal,
+    caller = principal.caller
+    answer = EndlessStream(
+        reading=gateway.rooms.join(room, caller.user_id if isinstance(caller, Identity) else None),
+        credential=principal.credential,
         request_id=request_id_of(request),
         headers=raw_headers(seat_headers(request)),
     )

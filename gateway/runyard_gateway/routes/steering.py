@@ -16,8 +16,9 @@ from runyard_gateway import shapes, waiting
 from runyard_gateway.answers import Answer, json_answer
 from runyard_gateway.auth.acting import acting
 from runyard_gateway.auth.principal import Principal
-from runyard_gateway.calls import CALL_ANSWERS, CALL_ERRORS, CALL_PARAMETERS, answer_call, new_turn
+from runyard_gateway.calls import CALL_ANSWERS, CALL_ERRORS, CALL_PARAMETERS, answer_call
 from runyard_gateway.gateway import Gateway
+from runyard_gateway.new_turns import agent_turn
 from runyard_gateway.operations import Operation
 from runyard_gateway.parameters import PREFER
 from runyard_gateway.requests import CancelRun, ContinueRun, read_body, wait_s
@@ -38,7 +39,7 @@ async def send_input(gateway: Gateway, request: Request, principal: Principal) -
     agent = await callable_agent(gateway, run.agent, principal)
     body = await read_body(request, ContinueRun, limit_bytes=gateway.settings.body_max_bytes)
     identity = acting(principal, body.act_as, continues=run)
-    turn = new_turn(gateway, request, principal, agent, body, identity=identity, continues=run.id)
+    turn = agent_turn(gateway, request, principal, agent, body, identity=identity, continues=run.id)
     return await answer_call(gateway, request, principal, turn)
 
 

@@ -1,6 +1,6 @@
 """What a call asks of a run, and what became of it: the words of accepting."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from runyard.db.idempotency import CallKey
@@ -31,13 +31,13 @@ class NewTurn:
     priority: Priority
     content: str | list[dict[str, Any]]
     roles: tuple[str, ...]
-    options: dict[str, Any]
     run_id: RunId
     invocation_id: InvocationId
     input_id: InputId
     stream_id: StreamId
     request_id: RequestId
     at: int
+    options: dict[str, Any] = field(default_factory=dict)
     continues: str | None = None
     if_busy: Literal["steer", "reject", "cancel"] = "steer"
     session_id: str | None = None

@@ -11,11 +11,13 @@ from redis.backoff import NoBackoff
 from redis.connection import HiredisRespSerializer
 from redis.exceptions import RedisError
 
+from runyard.backoff import Backoff
 from runyard.errors import StoreUnavailable
 
 CONNECTIONS_MAX = 16
 """A thousand readers that catch up at once queue for these instead of opening a thousand sockets."""
 
+BACKOFF_FIRST_S, BACKOFF_LONGEST_S = 0.05, 1.0
 CONNECT_TIMEOUT_S = 2
 REPLY_TIMEOUT_S = 5
 
@@ -47,6 +49,11 @@ def connect(url: str) -> Redis:
     # The entries as hiredis parsed them: redis-py would make a dict of each, which FrameReader would take apart again.
     client.set_response_callback("XRANGE", _as_parsed)
     return client
+
+
+def redis_backoff() -> Backoff:
+    """The waits between two tries of whoever goes on trying until Redis is back."""
+    return Backoff(first_s=BACKOFF_FIRST_S, longest_s=BACKOFF_LONGEST_S)
 
 
 @contextlib.asynccontextmanager

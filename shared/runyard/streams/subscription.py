@@ -13,8 +13,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
-from runyard.streams.backoff import Backoff
-from runyard.streams.connect import REPLY_TIMEOUT_S
+from runyard.streams.connect import REPLY_TIMEOUT_S, redis_backoff
 
 PING_S = 10.0
 """A connection from which nothing came between two pings is dead: found after 20 s at most."""
@@ -63,7 +62,7 @@ class Subscription:
 
     async def run(self) -> None:
         """Until cancelled. Connects again by itself, for as long as it takes."""
-        backoff = Backoff()
+        backoff = redis_backoff()
         told = False
         while True:
             connection = self._make_connection()

@@ -270,8 +270,11 @@ class Life:
             case Kind.HURRY:
                 self._leaving.append(asyncio.create_task(give_back_all(self.crew.runner)))
             case Kind.STOLEN:
-                await self.bury()
-                self.struck.set()
+                # In a task of its own: whoever loses the run by it drops the tool that stands here, and a burial that
+                # is committed must be counted all the same.
+                stealing = asyncio.create_task(self._steal())
+                self._leaving.append(stealing)
+                await asyncio.shield(stealing)
             case Kind.CANCEL:
                 done = await stage.database.write(cancel_run, stage.run_id, states.OWNER, at=states.AT)
                 stage.steering = [words for words in stage.steering if words not in [e.content for e in done.dropped]]
@@ -285,6 +288,10 @@ class Life:
                 await self.restart_redis(forget_all)
             case Kind.REDIS_FORGETS_NEWEST:
                 await self.restart_redis(forget_newest)
+
+    async def _steal(self) -> None:
+        await self.bury()
+        self.struck.set()
 
     async def lose_redis(self) -> None:
         """For a moment."""

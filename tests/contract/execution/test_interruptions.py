@@ -51,7 +51,7 @@ async def new_stage(
 ) -> AsyncIterator[NewStage]:
     """A stage with an empty database and a stream of its own, for each example."""
     for module, name, seconds in (
-        (commits, "RETRY_MIN_S", 0.001),
+        (commits, "BACKOFF_FIRST_S", 0.001),
         (closer, "MARK_S", 0.001),
         (closer, "RETRY_S", 0.01),
         (output, "FLUSH_BEFORE_COMMIT_S", 0.05),

@@ -32,7 +32,7 @@ from runyard.lifecycle.accept import accept_turn
 from runyard.lifecycle.cancelling import cancel_run
 from runyard.lifecycle.endings import stored_ending
 from runyard.runs import SETTLED
-from runyard.streams import backoff
+from runyard.streams import connect as connecting
 from runyard.streams.connect import connect
 from runyard_gateway import closing, hub, tail, watcher, window
 from runyard_workers import closer, commits, output, runner
@@ -343,7 +343,7 @@ class Reading(RuleBasedStateMachine):
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits of the product that are made for real times."""
     for module, name, value in (
-        (commits, "RETRY_MIN_S", 0.001),
+        (commits, "BACKOFF_FIRST_S", 0.001),
         (closer, "MARK_S", 0.001),
         (closer, "RETRY_S", 0.01),
         (output, "FLUSH_BEFORE_COMMIT_S", 0.02),
@@ -355,7 +355,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         (watcher, "CHECK_REDIS_AWAY_S", 0.05),
         (watcher, "LATE_CLOSE_S", 0.2),
         (window, "WINDOW_BYTES", 600),
-        (backoff, "FIRST_S", 0.005),
+        (connecting, "BACKOFF_FIRST_S", 0.005),
     ):
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(StreamWriter.opened, "__defaults__", (0.02,))
