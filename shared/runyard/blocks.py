@@ -1,5 +1,6 @@
 """Content blocks of the Messages API, as far as the loop looks into them: calls, results, text."""
 
+import re
 from typing import Any
 
 Block = dict[str, Any]
@@ -7,6 +8,10 @@ Content = str | list[Block]
 
 INTERRUPTED = "tool execution was interrupted; it may have acted"
 CANCELLED = "cancelled by user"
+
+CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+"""What the Messages API takes as the id and the name of a call, in every request that holds it."""
 
 
 def tool_result(call_id: str, content: Content, *, is_error: bool) -> Block:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from runyard.blocks import Block, Content, as_blocks, call_ids, text_of
+from runyard.authoring.content import find_block_issues
+from runyard.blocks import CALL_ID, TOOL_NAME, Block, Content, as_blocks, call_ids, text_of
 from runyard.errors import InvalidArgs
 
 _USER_BLOCKS = frozenset({"text", "image", "document"})
@@ -72,6 +73,9 @@ def _check_assistant(blocks: Sequence[Block], where: str, seen: set[str]) -> lis
                 _need(block, place, "id", str)
                 _need(block, place, "name", str)
                 _need(block, place, "input", dict)
+                for name, rule in (("id", CALL_ID), ("name", TOOL_NAME)):
+                    if rule.fullmatch(block[name]) is None:
+                        raise _wrong(place, name, f"must be of the form {rule.pattern}")
                 if block["id"] in seen:
                     raise _wrong(place, "id", "is the id of an earlier call")
                 seen.add(block["id"])
@@ -111,6 +115,8 @@ def _check_user_block(block: Block, place: str) -> None:
         _need(block, place, "source", dict)
     else:
         _check_text(block, place)
+    for path, issue in find_block_issues(block).items():
+        raise InvalidArgs(f"{place}: {issue}", fields=[place.partition("[")[0]], field=f"{place}.{path}")
 
 
 def _check_text(block: Block, place: str) -> None:

@@ -4,12 +4,14 @@ Rules of the Messages API (https://docs.claude.com/en/api/messages): roles alter
 very next user message, results come before text, no text block is blank, no turn ends with thinking.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
-from runyard.blocks import INTERRUPTED, Block, Content, as_blocks, call_ids, tool_result, tool_uses
+from runyard.blocks import INTERRUPTED, TOOL_NAME, Block, Content, as_blocks, call_ids, tool_result, tool_uses
 
 _THINKING = frozenset({"thinking", "redacted_thinking"})
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class Row(Protocol):
@@ -48,10 +50,17 @@ def _merged(turns: Iterable[tuple[str, Content]]) -> list[tuple[str, Content]]:
 def _sendable(content: Content) -> Content:
     if isinstance(content, str):
         return content if content.strip() else ""
-    blocks = [block for block in content if block.get("type") != "text" or block["text"].strip()]
+    blocks = [_nameable(block) for block in content if block.get("type") != "text" or block["text"].strip()]
     if _thinking_is_whole(blocks):
         return blocks
     return [block for block in blocks if block.get("type") not in _THINKING]
+
+
+def _nameable(block: Block) -> Block:
+    """A model that asks for `get weather` is told that there is no such tool, and the name itself would be refused."""
+    if block.get("type") != "tool_use" or TOOL_NAME.fullmatch(block["name"]):
+        return block
+    return {**block, "name": _NOT_IN_NAMES.sub("_", block["name"])[:128] or "_"}
 
 
 def _thinking_is_whole(blocks: list[Block]) -> bool:

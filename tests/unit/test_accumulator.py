@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from runyard.blocks import CALL_ID
 from runyard.errors import ProviderError, ProviderUnavailable
 from runyard_workers.providers.accumulator import TurnAccumulator
 from runyard_workers.providers.model import Activity, ModelEvent, TextDelta, ThinkingDelta, Turn, UsageSoFar
@@ -453,6 +454,44 @@ def test_an_error_event_is_a_failure(kind: str, passing: bool, before: bytes) ->
     assert "No�pe" in error.message or "ANTHROPIC_API_KEY" in error.message
 
 
+@pytest.mark.parametrize(
+    "given", ["toolu_old", "toolu_0", "", "call|1", "\N{LATIN SMALL LETTER U WITH DIAERESIS}", 7, None]
+)
+def test_a_call_whose_id_cannot_be_sent_back_gets_another(given: Any) -> None:
+    """Compatible providers count from 0 in each answer, repeat an id within one, or send none."""
+    body = (
+        start()
+        + call(0)
+        + block(
+            1,
+            {"type": "tool_use", "id": given, "name": "f", "input": {}},
+            {"type": "input_json_delta", "partial_json": "{"},
+        )
+    )
+    accumulator = TurnAccumulator(model="asked-for", taken=["toolu_old"])
+    *_, last = [accumulator.feed(one) for one in EventSplitter().feed(body + end("tool_use"))]
+    assert isinstance(last, Turn)
+    first, second = (one["id"] for one in last.content)
+    assert first == "toolu_0"
+    assert CALL_ID.fullmatch(second)
+    assert second not in ("toolu_0", "toolu_old", given)
+    assert list(last.broken_inputs) == [second]
+
+
+@pytest.mark.parametrize("odd", [5, ["end_turn"], {"a": 1}, True])
+def test_a_stop_reason_that_is_no_text_is_none(odd: Any) -> None:
+    with pytest.raises(ProviderUnavailable, match="without a stop reason"):
+        shown([start() + end(odd)])
+
+
+def test_what_a_provider_says_of_itself_is_cleaned() -> None:
+    assert turn(start(), text(0, "x"), end("a\0b")).stop_reason == "a\N{REPLACEMENT CHARACTER}b"
+
+
+def test_a_count_that_is_no_number_is_none() -> None:
+    assert turn(start(), end(usage={"output_tokens": True})).usage.output_tokens == START_USAGE["output_tokens"]
+
+
 def test_an_error_event_of_an_odd_shape_is_a_failure() -> None:
     for data in ('{"error": "x"}', '{"message": "x"}', '{"type": "error", "error": {"type": {}, "message": [1]}}'):
         with pytest.raises(ProviderError):
@@ -475,7 +514,7 @@ def delta(index: Any, value: Any) -> bytes:
         start() + b'event: content_block_stop\ndata: {"index": 7}\n\n',
         start() + event("content_block_start", index=0),
         start() + event("content_block_start", index=0, content_block={"text": ""}),
-        start() + block(0, {"type": "tool_use", "name": "x", "input": {}}),
+        start() + block(0, {"type": "tool_use", "id": "toolu_1", "input": {}}),
         start() + block(0, {"type": "text", "text": ""}, {"type": "text_delta"}),
         start() + b"event: content_block_delta\ndata: {SECRET}\n\n",
         start() + b"event: message_stop\ndata: []\n\n",

@@ -38,6 +38,9 @@ BEGUN = [user("hi")]
         [user("hi"), model("hello"), user("more")],
         [user("hi"), user("again"), model("a"), model("b")],
         [user(text("look"), IMAGE)],
+        [user({"type": "document", "source": {"type": "file", "file_id": "file_1"}, "citations": {"enabled": True}})],
+        [user({"type": "document", "source": {"type": "content", "content": [text("one"), IMAGE]}})],
+        [user({**text("long"), "cache_control": {"type": "ephemeral", "ttl": "1h"}})],
         [user("hi"), model(THINKING, text("so"), CALL), user(RESULT, text("and?")), model("fine")],
         [user("hi"), model(CALL, OTHER_CALL), user(OTHER_RESULT, RESULT)],
         [
@@ -82,6 +85,14 @@ def test_results_may_answer_the_transcript_they_are_appended_to() -> None:
         ([model({"type": "thinking", "thinking": "x"}, text("y"))], "messages[0].content[0].signature"),
         ([model(text("y"), THINKING)], "messages[0].content[1].type"),
         ([model(IMAGE)], "messages[0].content[0].type"),
+        ([model({**CALL, "id": "call|1"})], "messages[0].content[0].id"),
+        ([model({**CALL, "name": "get weather"})], "messages[0].content[0].name"),
+        ([user({**text("a"), "colour": "red"})], "messages[0].content[0]: Unknown field"),
+        (
+            [user({"type": "image", "source": {"type": "base64", "media_type": "image/tiff", "data": "eA=="}})],
+            "media_type",
+        ),
+        ([model(CALL), user({**RESULT, "content": [{**text("a"), "colour": "red"}]})], "content[0].content[0]"),
     ],
 )
 def test_what_a_model_refuses_is_named(messages: list[HistoryMessage], names: str) -> None:

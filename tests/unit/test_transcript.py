@@ -5,6 +5,7 @@ import itertools
 from typing import Any
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 from tests.fakes.rows import rows, text, thinking, tool_use
 from tests.standin import validate_transcript
@@ -47,6 +48,19 @@ def test_results_lead_in_the_order_of_the_calls() -> None:
     given = [tool_result("c", "3", is_error=False), text("wait"), tool_result("a", "1", is_error=False)]
     stored = rows(("user", "hi"), ("assistant", [tool_use("a"), tool_use("b"), tool_use("c")]), ("user", given))
     assert request_messages(stored)[-1]["content"] == [given[2], interrupted("b"), given[0], text("wait")]
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "sent"),
+    [("get weather", "get_weather"), ("fs.read", "fs_read"), ("", "_"), ("x" * 300, "x" * 128), ("read-2", "read-2")],
+)
+def test_a_name_that_no_tool_can_have_goes_back_as_one_that_the_api_takes(asked_for: str, sent: str) -> None:
+    call = {**tool_use("a"), "name": asked_for}
+    stored = rows(("user", "hi"), ("assistant", [call]), ("user", [interrupted("a")]))
+    messages = request_messages(stored)
+    assert messages[1]["content"] == [{**call, "name": sent}]
+    assert stored[1].content == [{**call, "name": asked_for}]
+    validate_transcript(messages)
 
 
 def test_a_result_is_found_in_the_second_of_two_user_rows() -> None:

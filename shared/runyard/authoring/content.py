@@ -38,6 +38,15 @@ class Content:
         self.blocks = tuple(copied)
 
 
+def find_block_issues(block: Mapping[str, Any]) -> dict[str, str]:
+    """Path -> why the Messages API would refuse it from a user; empty for a block that it takes."""
+    try:
+        _one_block().validate_python(block)
+    except ValidationError as error:
+        return find_issues(error, block)
+    return {}
+
+
 def _check_base64(data: str) -> str:
     try:
         base64.b64decode(data, validate=True)
@@ -55,8 +64,13 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
+class _CacheControl(_Part):
+    type: Literal["ephemeral"]
+    ttl: Literal["5m", "1h"] = "5m"
+
+
 class _Block(_Part):
-    cache_control: dict[str, Any] | None = None
+    cache_control: _CacheControl | None = None
 
 
 class _Base64Image(_Part):
@@ -68,6 +82,11 @@ class _Base64Image(_Part):
 class _UrlSource(_Part):
     type: Literal["url"]
     url: WebUrl
+
+
+class _FileSource(_Part):
+    type: Literal["file"]
+    file_id: Annotated[str, Field(min_length=1)]
 
 
 class _Base64Pdf(_Part):
@@ -89,18 +108,31 @@ class _TextBlock(_Block):
 
 class _ImageBlock(_Block):
     type: Literal["image"]
-    source: Annotated[_Base64Image | _UrlSource, Field(discriminator="type")]
+    source: Annotated[_Base64Image | _UrlSource | _FileSource, Field(discriminator="type")]
+
+
+class _BlocksSource(_Part):
+    type: Literal["content"]
+    content: Annotated[list[Annotated[_TextBlock | _ImageBlock, Field(discriminator="type")]], Field(min_length=1)]
+
+
+class _Citations(_Part):
+    enabled: bool = False
 
 
 class _DocumentBlock(_Block):
     type: Literal["document"]
-    source: Annotated[_Base64Pdf | _PlainText | _UrlSource, Field(discriminator="type")]
+    source: Annotated[_Base64Pdf | _PlainText | _BlocksSource | _UrlSource | _FileSource, Field(discriminator="type")]
     title: str | None = None
     context: str | None = None
-    citations: dict[str, Any] | None = None
+    citations: _Citations | None = None
+
+
+@cache
+def _one_block() -> TypeAdapter[Any]:
+    return TypeAdapter(Annotated[_TextBlock | _ImageBlock | _DocumentBlock, Field(discriminator="type")])
 
 
 @cache
 def _block_list() -> TypeAdapter[Any]:
-    block = Annotated[_TextBlock | _ImageBlock | _DocumentBlock, Field(discriminator="type")]
-    return TypeAdapter(list[block])
+    return TypeAdapter(list[Annotated[_TextBlock | _ImageBlock | _DocumentBlock, Field(discriminator="type")]])

@@ -82,6 +82,9 @@ async def test_wrong_fields_are_named(api: Api, body: dict[str, Any], fields: li
         [{"type": "text", "text": "fine"}, {"type": "text", "text": " \n"}],
         [{"type": "image"}],
         [{"type": "document", "source": "s"}],
+        [{"type": "text", "text": "fine", "colour": "red"}],
+        [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "no base64"}}],
+        [{"type": "document", "source": {"type": "url", "url": "file:///etc/passwd"}}],
     ],
     ids=lambda blocks: json.dumps(blocks)[:40],
 )

@@ -178,7 +178,7 @@ class RedactedThinking(Shape):
 class ToolUse(Cacheable):
     type: Literal["tool_use"]
     id: ToolUseId
-    name: Annotated[str, Field(min_length=1, max_length=200)]
+    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,128}$")]
     input: dict[str, Any]
     caller: dict[str, Any] = {}
 

@@ -3,9 +3,12 @@
 https://docs.claude.com/en/api/messages-streaming
 """
 
+import secrets
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
+from runyard.blocks import CALL_ID
 from runyard.errors import ProviderError
 from runyard.text import clean_json, clean_text
 from runyard_workers.providers.blocks import StreamedBlock
@@ -21,10 +24,15 @@ _WORKING, _ALIVE = Activity(ping=False), Activity(ping=True)
 
 
 class TurnAccumulator:
-    """Fed with each event of one stream, in order, it answers with what that event shows."""
+    """Fed with each event of one stream, in order, it answers with what that event shows.
 
-    def __init__(self, *, model: str) -> None:
+    A call whose id is missing, unusable or one of those `taken` by earlier calls gets one of ours: some providers count
+    theirs anew in each answer, and no API takes a conversation that has one twice.
+    """
+
+    def __init__(self, *, model: str, taken: Iterable[str] = ()) -> None:
         self._model = model
+        self._taken = set(taken)
         self.started = False
         self._blocks: dict[int, StreamedBlock] = {}
         self._usage: dict[str, int] = dict.fromkeys(_COUNTS, 0)
@@ -81,11 +89,20 @@ class TurnAccumulator:
         if not self.started or index in self._blocks:
             raise malformed("a block starts twice, or before its message")
         block = self._blocks[index] = StreamedBlock(read_field(payload, "content_block", dict))
+        if block.is_tool_use:
+            block.content["id"] = self._own_id(block.content.get("id"))
         return _shown(block, block.first_text)
+
+    def _own_id(self, given: Any) -> str:
+        is_good = isinstance(given, str) and CALL_ID.fullmatch(given) is not None and given not in self._taken
+        call_id: str = given if is_good else f"toolu_{secrets.token_hex(12)}"
+        self._taken.add(call_id)
+        return call_id
 
     def _end(self, payload: dict[str, Any]) -> ModelEvent:
         delta = read_field(payload, "delta", dict)
-        self._stop_reason = delta.get("stop_reason") or self._stop_reason
+        if isinstance(reason := delta.get("stop_reason"), str) and reason:
+            self._stop_reason = clean_text(reason)
         self._stop_details = clean_json(delta.get("stop_details")) or self._stop_details
         shown: ModelEvent = self._count(payload.get("usage"))
         if self._stop_reason:
@@ -101,7 +118,7 @@ class TurnAccumulator:
         if isinstance(usage, dict):
             for name in _COUNTS:
                 count = usage.get(name)
-                if isinstance(count, int) and count > 0:
+                if type(count) is int and count > 0:
                     self._usage[name] = count
         return UsageSoFar(Usage.from_dict(self._usage), self._model)
 

@@ -3,12 +3,13 @@ are ours to read. Both cost half the CPU of what they replace: httpx2's own tran
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
+from runyard.blocks import call_ids
 from runyard.errors import ProviderUnavailable
 from runyard_workers.providers.demo.thinking import without_demo_thinking
 from runyard_workers.providers.failures import cut_stream, no_stream
@@ -59,7 +60,7 @@ class AnthropicProvider:
                     raise no_stream(media_type)
                 async with (
                     aclosing(_chunks(response.http_response)) as chunks,
-                    aclosing(read_turn(chunks, model=request.model)) as events,
+                    aclosing(read_turn(chunks, model=request.model, taken=_call_ids(request))) as events,
                 ):
                     async for event in events:
                         if isinstance(event, Turn):
@@ -68,6 +69,10 @@ class AnthropicProvider:
         except SDK_ERRORS as error:
             failure = translated(error, model=request.model, secret=self._api_key)
             raise failure from showable(error, secret=self._api_key)
+
+
+def _call_ids(request: ModelRequest) -> Iterator[str]:
+    return (call_id for message in request.messages for call_id in call_ids(message["content"]))
 
 
 def _open(api_key: str, base_url: str | None) -> "AsyncAnthropic":

@@ -27,7 +27,6 @@ class StreamedBlock:
             name: value if name in _SEALED else clean_json(value) for name, value in start.items()
         }
         if self.is_tool_use:
-            read_field(start, "id", str)
             read_field(start, "name", str)
         self.input_fault: str | None = None
         """Why the input of a call could not be read."""

@@ -1,6 +1,6 @@
 """Reads the body of one answer of the Messages API."""
 
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 
 from runyard_workers.providers.accumulator import TurnAccumulator
 from runyard_workers.providers.failures import cut_stream
@@ -10,16 +10,18 @@ from runyard_workers.providers.sse import EventSplitter
 _ALIVE = Activity(ping=True)
 
 
-async def read_turn(chunks: AsyncIterable[bytes], *, model: str) -> AsyncGenerator[ModelEvent, None]:
+async def read_turn(
+    chunks: AsyncIterable[bytes], *, model: str, taken: Iterable[str] = ()
+) -> AsyncGenerator[ModelEvent, None]:
     """The events of a stream, whatever the boundaries of its chunks. Nothing is read beyond its last event, the turn.
 
-    `model` is the name asked for; the turn has the one that answered.
+    `model` is the name asked for; the turn has the one that answered. `taken`: see `TurnAccumulator`.
 
     Raises:
         ProviderError: the stream holds an error, is malformed or ends early.
     """
     splitter = EventSplitter()
-    turn = TurnAccumulator(model=model)
+    turn = TurnAccumulator(model=model, taken=taken)
     async for chunk in chunks:
         received = splitter.feed(chunk)
         if not received:
