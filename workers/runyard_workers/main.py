@@ -179,7 +179,7 @@ async def _serve(
         liveness=services.liveness,
         on_beat=runner.compare,
         on_gone=runner.drop_all,
-        on_given_back=publisher.wake_all,
+        on_given_back=runner.pass_on,
     )
     await asyncio.to_thread(beat.start)
     claimer = Claimer(services, beat, slots, runner, queues=settings.queues, limits=limits, shares=shares)

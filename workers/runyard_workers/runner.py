@@ -189,11 +189,19 @@ class Runner:
             return
         HANDOVERS.inc()
         log.info("run given back", run_id=run_id, invocation_id=given.invocation_id, generation=generation)
-        if not (given.cancel_requested and await self._is_settled(run_id)):
+        await self._pass_on(given)
+
+    def pass_on(self, runs: Sequence[GivenBack]) -> None:
+        """Runs of a worker that died, in the queue again: others are woken for them; those to be stopped end here."""
+        for given in runs:
+            self._keep(asyncio.create_task(self._pass_on(given)))
+
+    async def _pass_on(self, given: GivenBack) -> None:
+        if not (given.cancel_requested and await self._is_settled(given.run_id)):
             self._publisher.wake_all([given])
 
     async def _is_settled(self, run_id: RunId) -> bool:
-        """Whether a run that was given back and is to be stopped waits for no worker any more."""
+        """Whether a run that is back in the queue and is to be stopped waits for no worker any more."""
         try:
             cancelled = await self._services.database.write(cancel_given_back, run_id, at=now_ms())
         except StoreUnavailable as error:

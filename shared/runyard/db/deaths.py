@@ -28,7 +28,13 @@ _after_me = (
 )
 _is_theirs = sa.and_(agent_runs.c.worker_id == sa.bindparam("worker"), agent_runs.c.status == RUNNING)
 _runs_of = (
-    sa.select(agent_runs.c.id, agent_runs.c.invocation_id, agent_runs.c.queue, agent_invocations.c.deaths)
+    sa.select(
+        agent_runs.c.id,
+        agent_runs.c.invocation_id,
+        agent_runs.c.queue,
+        agent_runs.c.cancel_requested,
+        agent_invocations.c.deaths,
+    )
     .join(agent_invocations, agent_invocations.c.id == agent_runs.c.invocation_id)
     .where(_is_theirs)
     .with_for_update(of=agent_runs)
@@ -78,7 +84,12 @@ def bury(connection: sa.Connection, worker_id: WorkerId, seen_beat: int) -> list
         _count_deaths(connection, worker_id, runs)
         connection.execute(_give_back, {"worker": worker_id, "at": now_ms()})
     connection.execute(sa.delete(workers).where(workers.c.id == worker_id))
-    return [GivenBack(run_id=run.id, invocation_id=run.invocation_id, queue=run.queue) for run in runs]
+    return [
+        GivenBack(
+            run_id=run.id, invocation_id=run.invocation_id, queue=run.queue, cancel_requested=run.cancel_requested
+        )
+        for run in runs
+    ]
 
 
 def crash_reason(deaths: Sequence[list[str]]) -> str | None:

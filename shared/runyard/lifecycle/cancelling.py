@@ -94,7 +94,8 @@ async def _cancel_other(connection: AsyncConnection, run: Run, invocation_id: st
 
 
 async def cancel_given_back(connection: AsyncConnection, run_id: RunId, *, at: int) -> Cancelled | None:
-    """Settle a run whose cancel came as a worker gave it back: queued, it would wait for its turn to be stopped.
+    """Settle a run that is to stop and has no worker any more, which left or died: queued, it would wait for its turn
+    to be stopped.
 
     None: somebody else has it, or nobody asks any more.
     """

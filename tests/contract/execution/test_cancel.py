@@ -20,11 +20,12 @@ from tests.fakes.rows import text, tool_use
 from runyard import RunContext, tool
 from runyard.blocks import CANCELLED, INTERRUPTED
 from runyard.db import boundaries, claims, turns
-from runyard.db.claims import Claim
-from runyard.db.workers import OwnRun
+from runyard.db.claims import Claim, GivenBack
+from runyard.db.deaths import bury
+from runyard.db.workers import OwnRun, register
 from runyard.errors import ProviderError
 from runyard.lifecycle.accept import accept_turn
-from runyard.lifecycle.cancelling import cancel_run
+from runyard.lifecycle.cancelling import cancel_given_back, cancel_run
 from runyard.runs import CallState, RunStatus
 from runyard_workers import calls, output
 from runyard_workers.flusher import Flusher
@@ -70,6 +71,16 @@ class Run:
     async def settled(self) -> Settled:
         await self.crew.left()
         return (await self.worker.settled(self.claim.run.id)).check()
+
+
+async def buried(connection: Any, worker: Worker) -> list[GivenBack]:
+    """The worker is buried, and another one in its place."""
+    given_back: list[GivenBack] | None = await connection.run_sync(bury, worker.worker_id, 0)
+    assert given_back is not None
+    registration = states.registration_of()
+    await connection.run_sync(register, registration)
+    worker.worker_id = registration.worker_id
+    return given_back
 
 
 async def start(worker: Worker, **turn: Any) -> Run:
@@ -577,3 +588,51 @@ async def test_a_call_that_ends_just_then_is_completed_by_nobody_else(worker: Wo
     assert execution.replacement.invocation_id == following[0].invocation_id
     settled = (await worker.execute(await worker.claim_queued())).check()
     assert settled.contents == ["go", [text("Done.")], "instead", [text("Here.")]]
+
+
+# Its worker died ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("then", ["", "instead"], ids=["for good", "for another call"])
+@pytest.mark.parametrize("faults", [[], [Fault.AWAY]], ids=["", "away"])
+async def test_a_run_whose_worker_died_as_it_was_to_stop_waits_for_no_turn(
+    worker: Worker, then: str, faults: list[Fault]
+) -> None:
+    """Whoever buries the worker ends it, without a slot; where the database is away again, the next claim does."""
+    begun = asyncio.Event()
+
+    @tool(exclusive=True)
+    async def pay(order: str) -> str:
+        begun.set()
+        return await asyncio.Event().wait() and order
+
+    asked = [tool_use("toolu_1", "pay", order="a"), tool_use("toolu_2", "pay", order="b")]
+    worker.script(asks(*asked, saying="Let me pay. "), says("Instead."), tools=[pay])
+    run = await start(worker)
+    await reached(begun)
+    seen = await worker.seen(run.claim)
+    if then:
+        turn = states.new_turn(continues=run.claim.run.id, content=then, if_busy="cancel")
+        await worker.database.write(accept_turn, turn)
+    else:
+        await ask(worker, run.claim)
+    run.crew.runner.drop_all()
+    await run.crew.left()
+    given_back = await worker.database.write(buried, worker)
+    worker.database.faults[cancel_given_back] = faults[:]
+    survivor = Crew(worker=worker)
+    survivor.runner.pass_on(given_back)
+    await asyncio.gather(*survivor.runner._background)
+    assert bool(survivor.publisher.woken) == bool(then or faults)
+    if faults:
+        await worker.execution(await worker.claim_queued()).run()
+    if then:
+        settled = (await worker.execute(await worker.claim_queued())).check()
+        assert (settled.run.status, settled.result["text"]) == (RunStatus.COMPLETED, "Instead.")
+    else:
+        settled = (await worker.settled(run.claim.run.id)).check(seen=seen)
+        assert (settled.run.status, settled.run.cancel_requested) == (RunStatus.CANCELLED, False)
+        assert (settled.result["text"], settled.invocation.deaths) == ("Let me pay. ", [["pay"]])
+    assert [result["content"] for result in settled.results] == [INTERRUPTED, CANCELLED]
+    assert {call.state for call in settled.calls} == {CallState.FINISHED}
+    assert len(worker.provider.requests) == (2 if then else 1)

@@ -64,11 +64,15 @@ async def accepted(database: Database, **changes: Any) -> Run:
     return await run_row(database, (await database.write(accept_turn, new_turn(**changes))).run_id)
 
 
+def registration_of(**changes: Any) -> Registration:
+    """A new worker's."""
+    given = Registration(worker_id=new_worker_id(), host="host-1", slots=4, queues=("default",), manifests={})
+    return replace(given, **changes)
+
+
 def registered(database_url: str, **changes: Any) -> WorkerId:
     """A new worker's row."""
-    registration = replace(
-        Registration(worker_id=new_worker_id(), host="host-1", slots=4, queues=("default",), manifests={}), **changes
-    )
+    registration = registration_of(**changes)
     engine = sync_engine(database_url)
     with engine.begin() as connection:
         register(connection, registration)
