@@ -45,7 +45,7 @@ class Watcher:
         """Watch until cancelled."""
         checked_at = time.monotonic()
         while True:
-            await asyncio.sleep(min(TELL_S, CHECK_S))
+            await asyncio.sleep(TELL_S)
             interval_s = CHECK_REDIS_AWAY_S if self._hub.redis_away else CHECK_S
             is_due = time.monotonic() - checked_at >= interval_s
             try:

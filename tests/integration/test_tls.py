@@ -24,7 +24,7 @@ from runyard.db.engine import Database
 from runyard.db.migrate import wait_for_revision
 from runyard.errors import StartError, StoreUnavailable
 from runyard.queue.dead import dead_letters
-from runyard.queue.depth import BrokerAwayError
+from runyard.queue.links import BrokerAwayError
 from runyard.streams.connect import connect, redis_run_id
 
 pytestmark = [pytest.mark.anyio, pytest.mark.services]

@@ -25,8 +25,9 @@ from runyard_workers.death_watch import DeathWatch
 from runyard_workers.liveness import Liveness
 
 ROUND_S = 1.0
-ROUNDS_A_BEAT = 2
-"""A beat every 2 s; a look at the other workers every second."""
+"""In each round the thread looks at the other workers."""
+
+ROUNDS_A_BEAT = int(workers.BEAT_S / ROUND_S)
 
 STATEMENT_TIMEOUT_MS = 2_000
 STUCK_ROUNDS = 60

@@ -5,7 +5,8 @@ import contextlib
 import time
 
 BEAT_LIMIT_S = 6.0
-"""Without a beat for this long no model call and no tool starts: others count the process as dead after 8 s."""
+"""Without a beat for this long no model call and no tool starts. It is less than `runyard.db.workers.DEAD_AFTER_S`,
+after which others count the process as dead."""
 
 
 class Liveness:

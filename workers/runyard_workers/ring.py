@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from runyard.db.deaths import NEIGHBOURS
+from runyard.db.workers import BEAT_S, DEAD_AFTER_S
 from runyard.ids import WorkerId
 
-CHANGED_WITHIN_S = 4.0
-"""A beat comes every 2 s: a row that changed within two of them is alive."""
-
-DEAD_AFTER_S = 8.0
+CHANGED_WITHIN_S = 2 * BEAT_S
+"""A row that changed within so long is alive."""
 
 ALIVE_NEIGHBOURS = 3
 """How many living workers a watcher's view reaches past: so many see each death, and one is enough."""

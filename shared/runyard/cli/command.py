@@ -92,9 +92,9 @@ def create_key(
 @keys.command("list")
 def list_keys() -> None:
     """Print all keys, the revoked ones too; of each the last four digits."""
-    from runyard.cli.keys import listing
+    from runyard.cli.keys import print_list
 
-    print("\n".join(listing()))
+    print_list()
 
 
 @keys.command("revoke")

@@ -1,23 +1,20 @@
 """`runyard queues dead`: what no worker could use, for whoever looks after the broker."""
 
-import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
 
 import orjson
 
-from runyard.cli.tables import age, printable
+from runyard.cli.databases import in_database
+from runyard.cli.tables import age, output_console, row, table
 from runyard.clock import now_ms, to_iso
 from runyard.db.depth import take_census
 from runyard.db.engine import Database
-from runyard.db.migrate import wait_for_revision
 from runyard.depth.queues import SEEN_WITHIN_MS, queues_of
-from runyard.errors import StartError, StoreUnavailable
+from runyard.errors import StartError
 from runyard.queue.dead import DeadLetter, DeadLetters, dead_letters
-from runyard.queue.depth import BrokerAwayError
+from runyard.queue.links import BrokerAwayError
 from runyard.settings import QueueSettings
-
-COLUMNS = ("QUEUE", "ID", "DEAD FOR", "WHAT")
 
 
 def print_list(queues: Sequence[str], *, as_json: bool) -> None:
@@ -28,10 +25,11 @@ def print_list(queues: Sequence[str], *, as_json: bool) -> None:
         for letter in found:
             print(orjson.dumps(_fields(letter)).decode())
         return
-    rows = [COLUMNS, *map(_cells, found)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    drawn = table(("QUEUE", "ID", "DEAD FOR", "WHAT"), right=("DEAD FOR",))
+    for letter in found:
+        dead_for = "?" if letter.since_ms is None else age(max(0, now_ms() - letter.since_ms))
+        row(drawn, letter.queue, letter.id, dead_for, _what(letter))
+    output_console().print(drawn)
 
 
 def requeue(queue: str, ids: Sequence[str], *, every: bool) -> None:
@@ -65,19 +63,10 @@ def _letters() -> Iterator[tuple[DeadLetters, QueueSettings]]:
 
 
 def _known_queues(settings: QueueSettings) -> list[str]:
-    wait_for_revision(settings.database_url, wait_s=0)
+    async def look(database: Database) -> list[str]:
+        return queues_of(await database.snapshot(take_census, seen_since=now_ms() - SEEN_WITHIN_MS))
 
-    async def look() -> list[str]:
-        database = Database(settings.database_url, pool_size=1)
-        try:
-            return queues_of(await database.snapshot(take_census, seen_since=now_ms() - SEEN_WITHIN_MS))
-        finally:
-            await database.close()
-
-    try:
-        return asyncio.run(look())
-    except StoreUnavailable as error:
-        raise StartError(f"{error.message} (RUNYARD_DATABASE_URL)") from error
+    return in_database(settings.database_url, look)
 
 
 def _fields(letter: DeadLetter) -> dict[str, object]:
@@ -91,10 +80,7 @@ def _fields(letter: DeadLetter) -> dict[str, object]:
     }
 
 
-def _cells(letter: DeadLetter) -> tuple[str, ...]:
-    dead_for = "?" if letter.since_ms is None else age(max(0, now_ms() - letter.since_ms))
+def _what(letter: DeadLetter) -> str:
     if letter.actor is None:
-        what = f"cannot be read, {letter.size_bytes} bytes"
-    else:
-        what = f"{letter.actor!r}{f' of {letter.run_id!r}' if letter.run_id else ''}"
-    return letter.queue, printable(letter.id), dead_for, what
+        return f"cannot be read, {letter.size_bytes} bytes"
+    return f"{letter.actor!r}{f' of {letter.run_id!r}' if letter.run_id else ''}"

@@ -9,16 +9,14 @@ from dataclasses import dataclass, field
 import orjson
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from runyard.cli.tables import age, output_console
+from runyard.cli.databases import in_database
+from runyard.cli.tables import age, output_console, row, table
 from runyard.db.depth import read_beats
 from runyard.db.engine import Database
-from runyard.db.migrate import wait_for_revision
 from runyard.depth.pulse import LOOK_S, Pulse
 from runyard.depth.queues import Depth, QueuedClass, QueueDepth, look
-from runyard.errors import StartError, StoreUnavailable
 from runyard.queue.depth import BrokerDepth
 from runyard.settings import QueueSettings
 
@@ -36,17 +34,8 @@ def run(*, watch: bool, as_json: bool) -> None:
         StartError: a setting is missing, or the database does not answer or is not this version's.
     """
     settings = QueueSettings.load()
-    wait_for_revision(settings.database_url, wait_s=0)
-    with contextlib.suppress(KeyboardInterrupt):
-        try:
-            asyncio.run(_run(settings, watch=watch, as_json=as_json))
-        except StoreUnavailable as error:
-            raise StartError(f"{error.message} (RUNYARD_DATABASE_URL)") from error
 
-
-async def _run(settings: QueueSettings, *, watch: bool, as_json: bool) -> None:
-    database = Database(settings.database_url, pool_size=1)
-    try:
+    async def show(database: Database) -> None:
         watcher = _Watcher(database, BrokerDepth(settings.broker_url, prefix=settings.prefix))
         await watcher.settle()
         depths = watcher.depths() if watch else _once(watcher)
@@ -54,8 +43,9 @@ async def _run(settings: QueueSettings, *, watch: bool, as_json: bool) -> None:
             await _print_json(depths)
         else:
             await _print_tables(depths, live=watch)
-    finally:
-        await database.close()
+
+    with contextlib.suppress(KeyboardInterrupt):
+        in_database(settings.database_url, show)
 
 
 @dataclass(frozen=True)
@@ -111,15 +101,11 @@ async def _print_tables(depths: AsyncIterator[Depth], *, live: bool) -> None:
 def drawn(depth: Depth) -> RenderableType:
     """A table with a line a queue, and below it what needs somebody."""
     queues = depth.of_all()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("QUEUE")
-    for name in ("READY", "DELAYED", "DEAD", "QUEUED", "WAITING", "OLDEST"):
-        table.add_column(name, justify="right")
-    table.add_column("RUNNING / SLOTS")
-    table.add_column("WORKERS")
+    counts = ("READY", "DELAYED", "DEAD", "QUEUED", "WAITING", "OLDEST")
+    drawn_queues = table(("QUEUE", *counts, "RUNNING / SLOTS", "WORKERS"), right=counts)
     for queue in queues:
-        table.add_row(*_cells(queue))
-    return Group(table, *(Text(note, style="yellow") for note in _notes(depth, queues)))
+        row(drawn_queues, *_cells(queue))
+    return Group(drawn_queues, *(Text(note, style="yellow") for note in _notes(depth, queues)))
 
 
 def _cells(queue: QueueDepth) -> tuple[str, ...]:

@@ -4,15 +4,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from runyard.db.workers import BEAT_S, DEAD_AFTER_S
 from runyard.ids import WorkerId
 
-LOOK_S = 2.0
-"""How often beats are to be read: they come as often."""
+LOOK_S = BEAT_S
+"""How often beats are to be read."""
 
-DEAD_AFTER_S = 8.0
-"""As in the workers' own watch: then they bury it, if there is one left."""
-
-GAP_S = 4.0
+GAP_S = 2 * BEAT_S
 """A watcher that did not look for so long cannot tell when a beat stopped."""
 
 

@@ -10,7 +10,8 @@ from runyard.db.depth import Census, Load, WorkerRow, take_census
 from runyard.db.engine import Database
 from runyard.ids import WorkerId
 from runyard.priorities import Priority
-from runyard.queue.depth import BrokerAwayError, BrokerDepth, Messages
+from runyard.queue.depth import BrokerDepth, Messages
+from runyard.queue.links import BrokerAwayError
 from runyard.runs import RunStatus
 
 SEEN_WITHIN_MS = 7 * 24 * 3600 * 1000

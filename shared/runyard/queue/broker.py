@@ -4,7 +4,7 @@ import dramatiq
 from dramatiq.middleware import Retries
 
 from runyard.queue import rabbit_broker, redis_broker
-from runyard.queue.rabbit_broker import SlotRabbitmqBroker
+from runyard.queue.rabbit_broker import SlotRabbitmqBroker, is_rabbitmq
 from runyard.queue.redis_broker import WakingRedisBroker
 from runyard.queue.slots import Slots
 
@@ -16,6 +16,6 @@ def connect(url: str, *, prefix: str, slots: Slots | None = None) -> SlotRabbitm
     """
     # Without Retries a failed message would be acknowledged silently; with it, and no retry, it is dead-lettered.
     middleware: list[dramatiq.Middleware] = [Retries(max_retries=0)]
-    if url.startswith(("amqp://", "amqps://")):
+    if is_rabbitmq(url):
         return rabbit_broker.connect(url, middleware=middleware, slots=slots)
-    return redis_broker.connect(url, namespace=f"{prefix}:broker", middleware=middleware, slots=slots)
+    return redis_broker.connect(url, prefix=prefix, middleware=middleware, slots=slots)

@@ -15,8 +15,8 @@ from dramatiq.common import xq_name
 from dramatiq.errors import DecodeError
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
 
-from runyard.queue.depth import BrokerAwayError
-from runyard.queue.rabbit_broker import PIKA_ERRORS
+from runyard.queue.links import broker_errors, rabbitmq_link, redis_link, redis_queue_key
+from runyard.queue.rabbit_broker import is_rabbitmq
 from runyard.queue.wakeups import queue_name, received
 
 LINK_S = 5
@@ -59,12 +59,13 @@ def dead_letters(url: str, *, prefix: str) -> Iterator[DeadLetters]:
     Raises:
         BrokerAwayError: the broker does not answer.
     """
-    opened = _on_rabbitmq if url.startswith(("amqp://", "amqps://")) else _on_redis
-    try:
-        with opened(url, prefix) as letters:
-            yield letters
-    except (redis.RedisError, OSError, *PIKA_ERRORS) as error:
-        raise BrokerAwayError(f"the broker cannot be asked: {type(error).__name__}") from error
+    with broker_errors():
+        if is_rabbitmq(url):
+            with rabbitmq_link(url, timeout_s=LINK_S) as connection:
+                yield _RabbitmqDeadLetters(connection, prefix)
+        else:
+            with redis_link(url, timeout_s=LINK_S) as client:
+                yield _RedisDeadLetters(client, prefix)
 
 
 def _letter(data: bytes, *, queue: str, key: str | None, since_ms: int | None) -> DeadLetter:
@@ -95,14 +96,6 @@ return 1
 """
 
 
-@contextlib.contextmanager
-def _on_redis(url: str, prefix: str) -> Iterator["_RedisDeadLetters"]:
-    with redis.Redis.from_url(
-        url, socket_timeout=LINK_S, socket_connect_timeout=LINK_S, protocol=2, legacy_responses=True
-    ) as client:
-        yield _RedisDeadLetters(client, prefix)
-
-
 class _RedisDeadLetters:
     """A sorted set of ids by the time of their death, and a hash of messages; see `docs/brokers.md`."""
 
@@ -130,7 +123,7 @@ class _RedisDeadLetters:
         return dropped
 
     def _keys(self, queue: str) -> tuple[str, str]:
-        name = f"{self._prefix}:broker:{queue_name(self._prefix, queue)}"
+        name = redis_queue_key(self._prefix, queue)
         return name, xq_name(name)
 
     def _chosen(self, queue: str, ids: Collection[str] | None, *, readable: bool) -> list[str]:
@@ -149,21 +142,6 @@ class _RedisDeadLetters:
             bodies = cast("list[bytes | None]", self._client.hmget(f"{dead}.msgs", [key for key, _ in page]))
             for (key, died_ms), body in zip(page, bodies, strict=True):
                 yield _letter(body or b"", queue=queue, key=key.decode(errors="replace"), since_ms=int(died_ms))
-
-
-@contextlib.contextmanager
-def _on_rabbitmq(url: str, prefix: str) -> Iterator["_RabbitmqDeadLetters"]:
-    parameters = pika.URLParameters(url)
-    parameters.socket_timeout = LINK_S
-    parameters.stack_timeout = LINK_S
-    parameters.blocked_connection_timeout = LINK_S
-    parameters.connection_attempts = 1
-    connection = BlockingConnection(parameters)
-    try:
-        yield _RabbitmqDeadLetters(connection, prefix)
-    finally:
-        with contextlib.suppress(*PIKA_ERRORS):
-            connection.close()
 
 
 class _RabbitmqDeadLetters:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pika
-import redis
 from dramatiq.common import dq_name, xq_name
 from pika.adapters.blocking_connection import BlockingConnection
 
-from runyard.queue.rabbit_broker import PIKA_ERRORS
+from runyard.queue.links import BrokerAwayError, broker_errors, rabbitmq_link, redis_link, redis_queue_key
+from runyard.queue.rabbit_broker import is_rabbitmq
 from runyard.queue.wakeups import queue_name
 
 ANSWER_S = 1.0
@@ -24,10 +24,6 @@ ANSWER_S = 1.0
 LINK_S = 2.0
 HEARTBEAT_S = 4
 """A broker that falls silent in the middle of an answer holds its thread up for two heartbeats."""
-
-
-class BrokerAwayError(Exception):
-    """It does not answer, or refuses; the message is for people and holds no address or password."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,12 +54,11 @@ class BrokerDepth:
         if self._asking is not None and not self._asking.done():
             raise BrokerAwayError("the broker does not answer")
         self._asking = _in_thread(lambda: self._measure(queues))
-        try:
-            return await asyncio.wait_for(asyncio.shield(self._asking), ANSWER_S)
-        except TimeoutError:
-            raise BrokerAwayError("the broker does not answer") from None
-        except (redis.RedisError, OSError, *PIKA_ERRORS) as error:
-            raise BrokerAwayError(f"the broker cannot be asked: {type(error).__name__}") from error
+        with broker_errors():
+            try:
+                return await asyncio.wait_for(asyncio.shield(self._asking), ANSWER_S)
+            except TimeoutError:
+                raise BrokerAwayError("the broker does not answer") from None
 
 
 def _in_thread(work: Callable[[], dict[str, Messages]]) -> asyncio.Future[dict[str, Messages]]:
@@ -91,30 +86,19 @@ def _in_thread(work: Callable[[], dict[str, Messages]]) -> asyncio.Future[dict[s
 
 
 def _measure_of(url: str, prefix: str) -> Measure:
-    if url.startswith(("amqp://", "amqps://")):
-        return _RabbitmqDepth(url, prefix)
-    return _RedisDepth(url, prefix)
+    return _RabbitmqDepth(url, prefix) if is_rabbitmq(url) else _RedisDepth(url, prefix)
 
 
 class _RabbitmqDepth:
     """By passive declarations, over a connection of the moment: nobody would answer the heartbeats of an idle one."""
 
     def __init__(self, url: str, prefix: str) -> None:
+        self._url = url
         self._prefix = prefix
-        self._parameters = pika.URLParameters(url)
-        self._parameters.heartbeat = HEARTBEAT_S
-        self._parameters.socket_timeout = LINK_S
-        self._parameters.stack_timeout = LINK_S
-        self._parameters.blocked_connection_timeout = LINK_S
-        self._parameters.connection_attempts = 1
 
     def __call__(self, queues: Sequence[str]) -> dict[str, Messages]:
-        connection = BlockingConnection(self._parameters)
-        try:
+        with rabbitmq_link(self._url, timeout_s=LINK_S, heartbeat_s=HEARTBEAT_S) as connection:
             return {queue: self._of(connection, queue_name(self._prefix, queue)) for queue in queues}
-        finally:
-            with contextlib.suppress(*PIKA_ERRORS):
-                connection.close()
 
     def _of(self, connection: BlockingConnection, name: str) -> Messages:
         return Messages(
@@ -144,10 +128,8 @@ class _RedisDepth:
         self._prefix = prefix
 
     def __call__(self, queues: Sequence[str]) -> dict[str, Messages]:
-        names = [f"{self._prefix}:broker:{queue_name(self._prefix, queue)}" for queue in queues]
-        with redis.Redis.from_url(
-            self._url, socket_timeout=LINK_S, socket_connect_timeout=LINK_S, protocol=2, legacy_responses=True
-        ) as client:
+        names = [redis_queue_key(self._prefix, queue) for queue in queues]
+        with redis_link(self._url, timeout_s=LINK_S) as client:
             pipeline = client.pipeline(transaction=False)
             for name in names:
                 pipeline.llen(name)

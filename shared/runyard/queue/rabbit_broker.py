@@ -31,6 +31,10 @@ PIKA_ERRORS = (pika.exceptions.AMQPError, AssertionError)  # it asserts that a c
 log = structlog.get_logger()
 
 
+def is_rabbitmq(url: str) -> bool:
+    return url.startswith(("amqp://", "amqps://"))
+
+
 def connect(url: str, *, middleware: list[dramatiq.Middleware], slots: Slots | None = None) -> "SlotRabbitmqBroker":
     """A broker for `amqp://` or `amqps://`. Without `slots` it only sends."""
     return SlotRabbitmqBroker(url=url, middleware=middleware, slots=slots)

@@ -28,8 +28,13 @@ ID = "redis_message_id"  # the option that dramatiq's scripts know a message by
 log = structlog.get_logger()
 
 
+def namespace(prefix: str) -> str:
+    """What every key of the broker begins with."""
+    return f"{prefix}:broker"
+
+
 def connect(
-    url: str, *, namespace: str, middleware: list[dramatiq.Middleware], slots: Slots | None = None
+    url: str, *, prefix: str, middleware: list[dramatiq.Middleware], slots: Slots | None = None
 ) -> "WakingRedisBroker":
     """A broker for `redis://`, `rediss://` or `unix://`. Without `slots` it only sends."""
     client = redis.Redis.from_url(
@@ -42,7 +47,7 @@ def connect(
         protocol=2,
         legacy_responses=True,
     )
-    return WakingRedisBroker(client=client, namespace=namespace, middleware=middleware, slots=slots)
+    return WakingRedisBroker(client=client, namespace=namespace(prefix), middleware=middleware, slots=slots)
 
 
 class WakingRedisBroker(RedisBroker):

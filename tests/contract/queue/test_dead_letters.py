@@ -20,7 +20,7 @@ from runyard.errors import StartError
 from runyard.queue import broker as brokers
 from runyard.queue import dead
 from runyard.queue.dead import DeadLetters, dead_letters
-from runyard.queue.depth import BrokerAwayError
+from runyard.queue.links import BrokerAwayError
 from runyard.queue.redis_broker import WakingRedisBroker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.services, pytest.mark.usefixtures("impatient")]

@@ -352,6 +352,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         (hub, "TICK_S", 0.02),
         (tail, "RETRY_S", 0.01),
         (watcher, "CHECK_S", 0.05),
+        (watcher, "TELL_S", 0.05),
         (watcher, "CHECK_REDIS_AWAY_S", 0.05),
         (watcher, "LATE_CLOSE_S", 0.2),
         (window, "WINDOW_BYTES", 600),

@@ -1,0 +1,32 @@
+"""How a command uses the database: one link, for as long as its work takes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from runyard.db.engine import Database
+from runyard.db.migrate import wait_for_revision
+from runyard.errors import StartError, StoreUnavailable
+
+T = TypeVar("T")
+
+
+def in_database(url: str, work: Callable[[Database], Awaitable[T]]) -> T:
+    """What `work` returns; it blocks, and runs `work` on an event loop of its own.
+
+    Raises:
+        StartError: the database does not answer, or is not this version's.
+    """
+    wait_for_revision(url, wait_s=0)
+
+    async def run() -> T:
+        database = Database(url, pool_size=1)
+        try:
+            return await work(database)
+        finally:
+            await database.close()
+
+    try:
+        return asyncio.run(run())
+    except StoreUnavailable as error:
+        raise StartError(f"{error.message} (RUNYARD_DATABASE_URL)") from error
