@@ -4,7 +4,7 @@ import re
 
 import pytest
 from tests.deploy.compose import SERVICES, WRITTEN, services
-from tests.deploy.manifests import ROOT, find
+from tests.deploy.manifests import ROOT, Manifest, find
 from tests.deploy.test_roles import DEFAULT_PORT, seconds
 from tests.dockerfile import stages
 
@@ -69,6 +69,11 @@ def test_volumes_are_declared() -> None:
 def test_a_worker_has_the_time_that_it_has_in_kubernetes(rendered) -> None:
     pod = find(rendered["prod"], "Deployment", "runyard-worker")["spec"]["template"]["spec"]
     assert seconds(SERVICES["worker"]["stop_grace_period"]) == pod["terminationGracePeriodSeconds"]
+
+
+def test_what_tools_leave_behind_is_reaped(objects: list[Manifest]) -> None:
+    assert SERVICES["worker"]["init"] is True
+    assert find(objects, "Deployment", "runyard-worker")["spec"]["template"]["spec"]["shareProcessNamespace"] is True
 
 
 def test_the_agents_are_mounted_where_the_image_looks() -> None:
