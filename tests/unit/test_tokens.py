@@ -44,6 +44,14 @@ async def test_odd_claims(claim: str) -> None:
             )
 
 
+@pytest.mark.parametrize("claim", ["exp", "nbf", "iat"])
+async def test_a_time_is_a_number(claim: str) -> None:
+    later = 2**33 if claim == "exp" else 5
+    assert await principal_of(signed(GOOD | {claim: later})) is not None
+    for odd in (str(later), True, None, [later]):
+        assert await principal_of(signed(GOOD | {claim: odd})) is None
+
+
 @pytest.mark.parametrize("part", ["typ", "kid", "crit", "b64", "cty", "jwk", "x5c", "zip"])
 async def test_odd_headers(part: str) -> None:
     for odd in (*ODD, ["b64"], "none"):

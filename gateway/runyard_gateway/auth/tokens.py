@@ -15,6 +15,8 @@ from runyard_gateway.auth.signing_keys import SigningKeys, no_such_key
 CLOCK_SKEW_S = 30
 """How far the token's issuer and this machine may disagree about `exp` and `nbf`."""
 
+_TIMES = ("exp", "nbf", "iat")
+
 FAR_AWAY_S = 2**40
 """No time that a clock shows; beyond, a number may be none that a timer can be set to."""
 
@@ -64,6 +66,8 @@ class Tokens:
         # Beside the library's own: what is no token at all, in all the ways in which it can be none.
         except (jwt.PyJWTError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise no_such_key() from error
+        if not all(type(claims[name]) in {int, float} for name in _TIMES if name in claims):
+            raise no_such_key()  # RFC 7519, section 2: a NumericDate is a number, where the library takes "5" for one
         return claims
 
 

@@ -18,11 +18,12 @@ from typing import Any
 
 import orjson
 
-from runyard.errors import RunyardError
+from runyard.errors import FunctionFailed, InternalError, RunyardError
 from runyard.frames import RESERVED_EVENTS, Frame, FrameEvent, answer_text
 from runyard_gateway.sse import Chunk, Pulled, decode, encode
 
 NO_USAGE = {"input_tokens": 0, "output_tokens": 0}
+_MASKED = {"code": "HANDLER_ERROR", "message": "Internal handler error"}
 _CANCELLED = {"code": "CALL_CANCELLED", "message": "The call was cancelled"}
 
 
@@ -39,7 +40,9 @@ def agent_result(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def ended(result: dict[str, Any], error: dict[str, Any] | None, *, is_function: bool) -> tuple[FrameEvent, Any]:
-    """How a settled call is told: `result` with its value, or `error`."""
+    """How a settled call is told: `result` with its value, or `error`. What no author meant to say is on the run."""
+    if error is not None and error["code"] in {FunctionFailed.code, InternalError.code}:
+        return FrameEvent.ERROR, _MASKED
     if error is not None:
         return FrameEvent.ERROR, {"code": error["code"], "message": error["message"]}
     if not is_function:

@@ -302,6 +302,17 @@ async def test_who_shows_nothing_is_let_in_to_public_functions_only(stack: Stack
     refused(await call(stack.gateway.bearer("garbage"), "open_hours"), 401, "UNAUTHENTICATED")
 
 
+async def test_who_shows_nothing_is_not_told_what_an_exception_says(stack: Stack) -> None:
+    nobody, ann = stack.gateway.anonymous(), stack.gateway.user()
+    for headers in (WAIT, STREAM):
+        error = refused(await call(nobody, "open_hours", headers, day="doomsday"), 500, "FUNCTION_FAILED")
+        assert error["message"] == "the function failed (KeyError)"
+    assert (
+        refused(await call(ann, "open_hours", day="doomsday"), 500, "FUNCTION_FAILED")["message"]
+        == "KeyError: 'doomsday'"
+    )
+
+
 async def test_a_public_functions_stream_is_guarded_by_its_id_alone(stack: Stack, unique: str) -> None:
     nobody = stack.gateway.anonymous()
     accepted = await call(nobody, "open_hours", {}, gate=unique)

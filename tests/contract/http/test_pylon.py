@@ -229,6 +229,8 @@ async def test_a_functions_error_is_400(stack: Stack, headers: Mapping[str, str]
     error = refused(await call(api, "refuse", {"status": 404}, headers), 400, "NOT_TODAY")
     assert error == {"code": "NOT_TODAY", "message": "Come back tomorrow"}
     refused(await call(api, "add", {"first": 1}, headers), 400, "INVALID_ARGS")
+    masked = refused(await call(api, "fail", {}, headers), 400, "HANDLER_ERROR")
+    assert masked == {"code": "HANDLER_ERROR", "message": "Internal handler error"}
     async with streaming(api, "refuse", {"status": 404, "saying": "Hm"}) as reading:
         assert seen(await reading.rest()) == [("", "Hm"), ("error", error)]
 

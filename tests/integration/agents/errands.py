@@ -52,7 +52,9 @@ def who(ctx: RunContext) -> dict[str, Any]:
 
 
 @function(auth="public", name="open_hours")
-async def hours(ctx: RunContext, gate: str | None = None) -> dict[str, str]:
+async def hours(ctx: RunContext, gate: str | None = None, day: str = "monday") -> dict[str, str]:
+    if day != "monday":
+        raise KeyError(day)
     if gate is not None:
         ctx.stream.write("9 to ")
         await wait_at(gate)

@@ -60,7 +60,7 @@ async def _returned(function: Function[..., Any], given: Any, context: RunContex
         raise InvalidArgs(as_text(error.issues), fields=sorted(filter(None, error.issues))) from error
     except BaseException as error:
         # pydantic lets most of what an author's validator raises through
-        raise _failed(error) from error
+        raise _failed(error, context) from error
     if function.context_parameter is not None:
         arguments[function.context_parameter] = context
     work = functools.partial(function.handler, **arguments)
@@ -69,8 +69,12 @@ async def _returned(function: Function[..., Any], given: Any, context: RunContex
     except FailedError as failure:
         if isinstance(failure.error, Refused):
             raise failure.error from None
-        raise _failed(failure.error) from failure.error
+        raise _failed(failure.error, context) from failure.error
 
 
-def _failed(error: BaseException) -> FunctionFailed:
+def _failed(error: BaseException, context: RunContext) -> FunctionFailed:
+    """What the exception says is for the run's owner; a public function's caller without a token may be anybody."""
+    if not context.user_id:
+        context.log.warning("function failed", exc_info=error)
+        return FunctionFailed(f"the function failed ({type(error).__name__})")
     return FunctionFailed(truncate_bytes(clean_text(describe_exception(error)), RESULT_LIMIT_BYTES))
