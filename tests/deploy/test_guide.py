@@ -1,5 +1,6 @@
 """`docs/deploy.md` says what the manifests, the Dockerfile and the command are."""
 
+import json
 import os
 import re
 import shlex
@@ -145,6 +146,17 @@ def test_compose_takes_what_the_guide_says() -> None:
     for words in commands("docker"):
         if words[1:3] == ["compose", "exec"]:
             assert words[3] in SERVICES
+
+
+def test_without_containers_the_processes_and_their_times_are_the_same(rendered: dict[str, list[Manifest]]) -> None:
+    processes = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())
+    for role, command in processes.items():
+        (entrypoint,) = [it for stage in lineage(role) for it in stage.arguments("ENTRYPOINT")]
+        assert json.loads(entrypoint) == command.split()
+        assert f"`{command}`" in GUIDE
+    assert set(processes) == {"gateway", "worker"}
+    pod = find(rendered["prod"], "Deployment", "runyard-worker")["spec"]["template"]["spec"]
+    assert f"`TimeoutStopSec={pod['terminationGracePeriodSeconds']}`" in GUIDE
 
 
 def test_the_patch_for_labels_puts_them_on_what_the_operator_selects(tmp_path: Path) -> None:
