@@ -6,10 +6,11 @@
     `- RunError               stored on the run and sent as its `error` frame
     Signal                    not an error: control flow of a worker, logged at info
     |- GenerationLost         the run belongs to another worker now
+    |- HandOver               the worker leaves, and another one goes on with the run
     `- WorkerGone             this process lost its row and must drop its runs
     StartError                a process cannot start; one line that says what to do
 
-A third party's exception is translated once, in the adapter that met it, `from` its cause.
+An exception of a third party is translated once, in the adapter that meets it, `from` its cause.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ class RunyardError(Exception):
     status = 500
     retryable = False
     request_id: str | None = None
-    """Where a client was told of it: under which id the gateway's log has the request."""
+    """The id under which the gateway's log has the request, where a gateway reported the error to a client."""
 
     def __init__(self, message: str, **fields: Any) -> None:
         super().__init__(message)
@@ -29,11 +30,11 @@ class RunyardError(Exception):
         self.fields = fields
 
     def stored(self) -> dict[str, Any]:
-        """What a run that failed with it keeps."""
+        """What a failed run stores of it."""
         return {"code": self.code, "message": self.message, "retryable": self.retryable}
 
     def body(self, request_id: str | None = None) -> dict[str, Any]:
-        """The one body, in an HTTP answer and in an `error` frame alike.
+        """The body of an error, the same in an HTTP answer and in an `error` frame.
 
         `{"error": {"code": "RUN_BUSY", "message": "...", "requestId": "req_...", "retryable": false, ...fields}}`
         """
@@ -49,7 +50,9 @@ def error_body(
 
 
 class InternalError(RunyardError):
-    """An exception of our own code that nobody foresaw: the log has it under the request's id, the caller a code."""
+    """An exception of our own code that nobody foresaw. The log has it under the request's id; the caller is told only
+    a code.
+    """
 
 
 # The call was wrong ------------------------------------------------------------------------------------------------
@@ -68,7 +71,7 @@ class InputRequired(CallerError):
 
 
 class Unauthenticated(CallerError):
-    """Fields: `reason`: nothing was sent ("missing"), or it is not valid ("invalid"), or no longer ("expired")."""
+    """The caller's credential is missing, wrong or expired. Fields: `reason`: "missing", "invalid" or "expired"."""
 
     code = "UNAUTHENTICATED"
     status = 401
@@ -80,14 +83,14 @@ class Forbidden(CallerError):
 
 
 class AgentRequiresUser(CallerError):
-    """A service's call that does not say for which user it is."""
+    """A service made a call without saying for which user."""
 
     code = "AGENT_REQUIRES_USER"
     status = 403
 
 
 class AgentRunForbidden(CallerError):
-    """The call is for another user or tenant than the caller may act for."""
+    """The call is for a user or a tenant that the caller may not act for."""
 
     code = "AGENT_RUN_FORBIDDEN"
     status = 403
@@ -109,28 +112,28 @@ class AgentNotFound(CallerError):
 
 
 class FunctionNotFound(CallerError):
-    """Also: it is not for this caller, or internal. They are told apart by nothing."""
+    """There is no such function, or it is internal or not for this caller: all get the same answer."""
 
     code = "FUNCTION_NOT_FOUND"
     status = 404
 
 
 class RunNotFound(CallerError):
-    """Also: the run is not the caller's. The two are told apart by nothing."""
+    """There is no such run, or it is not the caller's: both get the same answer."""
 
     code = "RUN_NOT_FOUND"
     status = 404
 
 
 class StreamNotFound(CallerError):
-    """Unknown, expired or foreign: one and the same answer."""
+    """The stream is unknown, expired or somebody else's: all get the same answer."""
 
     code = "STREAM_NOT_FOUND"
     status = 404
 
 
 class RoomNotFound(CallerError):
-    """Or one that the caller may not join: the same answer."""
+    """There is no such room, or the caller may not join it: both get the same answer."""
 
     code = "ROOM_NOT_FOUND"
     status = 404
@@ -142,7 +145,7 @@ class MethodNotAllowed(CallerError):
 
 
 class RequestTimeout(CallerError):
-    """The request did not come to its end in time; nothing was done."""
+    """The request did not arrive completely in time; nothing was done."""
 
     code = "REQUEST_TIMEOUT"
     status = 408
@@ -155,7 +158,7 @@ class AgentMismatch(CallerError):
 
 
 class AlreadyFolded(CallerError):
-    """The input can no longer be taken back. Fields: `inputId`, `seq` of the row that holds it."""
+    """The input can no longer be taken back. Fields: `inputId`, and `seq`, the transcript row that holds it."""
 
     code = "ALREADY_FOLDED"
     status = 409
@@ -168,14 +171,14 @@ class InputQueueFull(CallerError):
 
 
 class IdempotencyMismatch(CallerError):
-    """The key belongs to an earlier call that said something else."""
+    """The key was used before, for a call that said something else."""
 
     code = "IDEMPOTENCY_MISMATCH"
     status = 409
 
 
 class RateLimited(CallerError):
-    """Fields: `retryAfterMs`, also in `Retry-After`, in seconds."""
+    """Too many calls. Fields: `retryAfterMs`; the `Retry-After` header has it in seconds."""
 
     code = "RATE_LIMITED"
     status = 429
@@ -189,14 +192,14 @@ class RunBusy(CallerError):
 
 
 class StreamGone(CallerError):
-    """The cursor fell below what is kept. Fields: `oldestSeq`."""
+    """The frames after the cursor are no longer kept. Fields: `oldestSeq`, the oldest frame that is."""
 
     code = "STREAM_GONE"
     status = 410
 
 
 class FeedGone(CallerError):
-    """The feed no longer tells what was deleted since the cursor, or never gave it: read the lists again."""
+    """The feed no longer goes back to the cursor, or never gave it out: read the lists again."""
 
     code = "FEED_GONE"
     status = 410
@@ -208,7 +211,7 @@ class PayloadTooLarge(CallerError):
 
 
 class UnsupportedMediaType(CallerError):
-    """The body is said to be something else than JSON."""
+    """The request says that its body is something other than JSON."""
 
     code = "UNSUPPORTED_MEDIA_TYPE"
     status = 415
@@ -229,11 +232,11 @@ class StoreUnavailable(Unavailable):
 
 
 class CommitUnknown(StoreUnavailable):
-    """A commit was sent and no answer came: it may or may not have happened. Whoever wrote reads the rows again."""
+    """A commit was sent and no answer came: it may or may not have happened. Read the rows again to find out."""
 
 
 class StreamOverloaded(Unavailable):
-    """The reader has as many streams open at this gateway as they may. Fields: `limit`."""
+    """The user has as many streams open at this gateway as is allowed. Fields: `limit`."""
 
     code = "STREAM_OVERLOADED"
 
@@ -246,7 +249,7 @@ class NotReady(Unavailable):
 
 
 class RunError(RunyardError):
-    """Stored on the run as `{code, message}`; the invocation fails with it."""
+    """Stored on the run, as `{code, message}`: the invocation fails with it."""
 
 
 class MaxSteps(RunError):
@@ -269,8 +272,8 @@ class ProviderUnavailable(ProviderError):
 class FallbackExhausted(RunError):
     """Every model of the agent's chain failed.
 
-    Fields: `attempts`, and `errors`, one an attempt in their order: `{"model", "code", "message"}` and, from a
-    provider, its `status` and `type`.
+    Fields: `attempts`, how many there were, and `errors`, one for each in order: `{"model", "code", "message"}` and, if
+    a provider answered, its `status` and `type`.
     """
 
     code = "FALLBACK_EXHAUSTED"
@@ -278,7 +281,7 @@ class FallbackExhausted(RunError):
 
 
 class FallbacksUnavailable(FallbackExhausted):
-    """At least one of the models failed in a way that may pass."""
+    """Every model failed, at least one of them in a way that may pass."""
 
     retryable = True
 
@@ -291,28 +294,28 @@ class ModelNotConfigured(RunError):
 
 
 class RunTimeout(RunError):
-    """Nothing came for the agent's `timeout_s`: no event from the model, no running tool."""
+    """Nothing happened for the agent's `timeout_s`: no event from the model, no running tool."""
 
     code = "RUN_TIMEOUT"
     status = 504
 
 
 class RunCrashed(RunError):
-    """The invocation's workers died too often."""
+    """Too many workers died with the invocation."""
 
     code = "RUN_CRASHED"
 
 
 class FunctionFailed(RunError):
-    """A function raised what it did not mean for its caller, or returned what has no JSON form or is too large."""
+    """A function raised an exception that is not a `Refused`, or returned a value without a JSON form or too large."""
 
     code = "FUNCTION_FAILED"
 
 
 class FunctionEnded(RunError):
-    """How a function's call ended that gave nothing: its own refusal (`Refused`), or one of the errors here.
+    """A function's call ended without a value: it refused (`Refused`), or failed with one of the errors here.
 
-    Its ledger keeps it as its caller is told of it, with status and fields, so that whoever goes on tells the same.
+    The ledger keeps it with status and fields, as the caller is told, so that whichever worker goes on tells the same.
     """
 
     def __init__(self, error: Mapping[str, Any]) -> None:
@@ -334,15 +337,15 @@ class Signal(Exception):
 
 
 class GenerationLost(Signal):
-    """A write was refused: the run's generation is not the one its worker claimed."""
+    """A write was refused: the run's generation is no longer the one that this worker claimed."""
 
 
 class HandOver(Signal):
-    """The worker leaves, and the run stands at a boundary: another worker goes on with it."""
+    """The worker leaves and the run stands at a boundary: another worker goes on with it."""
 
 
 class WorkerGone(Signal):
-    """This process's row in `workers` is gone: others count it as dead, its runs belong to nobody or to them."""
+    """This process's row in `workers` is gone: the others think it dead, and its runs may already belong to them."""
 
 
 class StartError(Exception):

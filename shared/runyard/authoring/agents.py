@@ -17,7 +17,7 @@ from runyard.priorities import Priority
 from runyard.rooms import ROOM, ROOM_RULE
 
 SystemPrompt = str | Callable[[RunContext], str | Awaitable[str]]
-"""A text, or a function (sync or async) that is asked before every model call."""
+"""A text, or a function (sync or async) that is called before every model call."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,7 +28,7 @@ class Agent:
     """None: the worker's `RUNYARD_MODEL`."""
 
     fallbacks: tuple[str, ...]
-    """Asked in this order when the model fails."""
+    """Tried in this order when the model fails."""
 
     max_steps: int
     max_tokens: int
@@ -36,7 +36,7 @@ class Agent:
     auth: Literal["user", "admin"]
     queue: str
     priority: Priority
-    """Of calls that do not name one."""
+    """The class of calls that do not name one."""
 
     max_running: int | None
     """How many runs of it may run at once, over all workers; None: any number."""
@@ -94,18 +94,26 @@ def agent(
     stream_thinking: bool = True,
     rooms: Sequence[str] = (),
 ) -> Agent:
-    """Define the agent of this file. What is passed is copied: changing it later changes nothing.
+    """Define the agent of this file. Arguments are copied: changing them later changes nothing.
 
-    `max_steps` counts model calls per invocation, `max_tokens` limits each answer, `timeout_s` is how long model and
-    tools may be silent. `fallbacks` are asked in their order for what `model` fails at; a caller's own model takes the
-    place of `model` only. `provider_options` are added to the model's request as they are (JSON). `auth="admin"` keeps
-    the agent to callers with the role admin. Runs wait in `queue`, which those workers serve that name it
-    (`RUNYARD_QUEUES`). With `priority="background"` calls that do not say otherwise wait behind those that somebody
-    waits for. At most `max_running` of its runs run at once, over all workers. `rooms` are those that everybody who may
-    call the agent may join: names, or how names begin (`project:*`).
+    Args:
+        system: The system prompt, or a function of the context (sync or async) that returns it before every model call.
+        tools: What the model may call.
+        model: Which model to call; None: the worker's `RUNYARD_MODEL`.
+        fallbacks: Models to try in this order when `model` fails. A caller's own model replaces `model` only.
+        max_steps: How many model calls one invocation may make.
+        max_tokens: How long each of the model's answers may be.
+        timeout_s: How long the model and the tools may be silent.
+        auth: "admin" restricts the agent to callers with the role admin.
+        queue: Where its runs wait. Only workers that name the queue in `RUNYARD_QUEUES` take them.
+        priority: The class of calls that do not name one. "background" calls wait behind those that somebody waits for.
+        max_running: How many of its runs may run at once, over all workers; None: any number.
+        provider_options: Further keys of the model's request, passed on as they are (JSON).
+        stream_thinking: Whether readers see the model's reasoning.
+        rooms: Rooms that everybody who may call the agent may join: names, or how names begin (`project:*`).
 
     Raises:
-        AuthoringError: a tool that is none, a name twice, a limit that cannot be.
+        AuthoringError: something in `tools` is not a tool, a name is used twice, or a value is not allowed.
     """
     where = "agent(...)"
     if system is not None and not isinstance(system, str) and not callable(system):

@@ -17,8 +17,8 @@ class Arguments:
     """The arguments of one tool: their JSON Schema, and the check of what a model sends.
 
     An argument's JSON type is never changed: what the schema does not admit is refused, and validation is pydantic's
-    strict JSON mode (true is no 1, "5" no 5). Two readings go before it (`Shape.given`).
-    Unknown arguments are refused: leaving out what a model asked for (`dry_run`) would do something else than asked.
+    strict JSON mode (true is not 1, "5" is not 5). Two lenient readings come before it (`Shape.given`). Unknown
+    arguments are refused: to ignore one that the model asked for (`dry_run`) would do something else than it meant.
     """
 
     def __init__(self, owner: str, parameters: Sequence[inspect.Parameter], descriptions: Mapping[str, str]) -> None:

@@ -21,7 +21,7 @@ class Content:
 
         Content([{"type": "text", "text": "The chart:"}, {"type": "image", "source": {...}}])
 
-    Everything that a tool returns, blocks included, is cut at 65,536 bytes.
+    Like everything that a tool returns, blocks are cut at 65,536 bytes.
     """
 
     __slots__ = ("blocks",)

@@ -1,4 +1,4 @@
-"""`RunContext`: what a tool and a system prompt function are given beside the model's arguments."""
+"""`RunContext`: what tools and system prompt functions receive besides the model's arguments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,34 +35,35 @@ class RunContext:
     session_id: str | None
     invocation_id: InvocationId
     agent: str
-    """Whose run it is: an agent's name; `fn:<name>` where a function was called by itself."""
+    """The name of the agent whose run it is; `fn:<name>` when a function was called by itself."""
 
     user_id: str
     tenant_id: str
-    """Who owns the run, whoever made this call on it. The user is "" where a public function was called without a
-    token."""
+    """The tenant that owns the run. `user_id` is the user who owns it, whoever made this call: "" when a public
+    function was called without a token."""
 
     roles: frozenset[str]
-    """Of the caller. `admin` may be there while the run is another user's."""
+    """The caller's roles. An admin may call on a run that another user owns."""
 
     metadata: Mapping[str, Any]
     """What the caller attached to the run."""
 
     context: Mapping[str, Any] | None
-    """What a service said that tools should know of this run: clients can neither set nor change it. None: nothing."""
+    """What a service told the tools of this run; other callers can neither set nor change it. None: nothing."""
 
     call_id: str | None
-    """The model's id of this tool call; None outside of one."""
+    """The model's id of this tool call; None outside a tool call."""
 
     idempotency_key: str | None
-    """The same for every execution of one tool call, so that a repeated one can be recognised; None outside of one."""
+    """The same for every execution of one tool call, so that a repeated one can be recognised; None outside a tool
+    call."""
 
     cancelled: Cancellation
     stream: Stream
     rooms: Rooms
-    """Of the run's tenant."""
+    """The rooms of the run's tenant."""
 
     resources: Mapping[str, Any]
-    """What the folder's `@lifespan` functions yielded, merged; one set for the whole worker process."""
+    """What the folder's `@lifespan` functions yielded, merged into one mapping for the whole worker process."""
 
     log: Log

@@ -1,4 +1,4 @@
-"""What can be wrong in an author's file, in what a model sends to a tool, and what an author's code refuses to do."""
+"""What can be wrong in an author's file or in what a model sends to a tool, and how an author's code refuses a call."""
 
 import re
 from typing import Any
@@ -12,18 +12,20 @@ from runyard.text import clean_text
 CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 FIELDS_MAX_BYTES = 65_536
 OWN_FIELDS = frozenset({"requestId", "runId", "invocationId", "streamId", "steps", "usage", "cost", "errors"})
-"""What the body of an error has besides, whatever failed."""
+"""Fields that the body of every error has besides its code and message."""
 
 
 class AuthoringError(Exception):
-    """An agent's file asks for what cannot be: raised while it is imported, naming the tool and the parameter."""
+    """An agent's file asks for something that is not possible. It is raised as the file is imported and names the tool
+    and the parameter.
+    """
 
 
 class InvalidToolInput(Exception):
     """A model's arguments do not fit the tool: `Invalid tool input: q: expected string, got number; ...`.
 
     The message goes back to the model as an is_error result, so it names what to change and quotes no large values.
-    `issues`: the same by parameter; "" is the whole.
+    `issues` has the same by parameter; the key "" stands for the arguments as a whole.
     """
 
     def __init__(self, issues: dict[str, str]) -> None:
@@ -32,20 +34,27 @@ class InvalidToolInput(Exception):
 
 
 class Refused(Exception):
-    """A tool or function says no, in words for whoever called it.
+    """A tool or function refuses a call, with a reason for whoever made it.
 
         raise Refused("ORDER_UNKNOWN", "There is no such order", status=404, order=number)
 
-    A function's caller gets it as the answer: this status, and the body `{"error": {"code": "ORDER_UNKNOWN",
+    The caller of a function gets it as the answer: this status, and the body `{"error": {"code": "ORDER_UNKNOWN",
     "message": "There is no such order", "order": "A-17", ...}}`. A model reads `ORDER_UNKNOWN: There is no such order`.
     """
 
     def __init__(self, code: str, message: str, *, status: int = 400, retryable: bool = False, **fields: Any) -> None:
-        """`retryable`: the same call may succeed later. `fields` become JSON as a tool's return value does.
+        """Refuse with a code, a message and further fields.
+
+        Args:
+            code: Upper case with underscores, like ORDER_UNKNOWN.
+            message: What the caller, or the model, reads.
+            status: The HTTP status that a function's caller gets, 400 to 599.
+            retryable: Whether the same call may succeed later.
+            fields: Further fields of the answer; they become JSON as a tool's return value does.
 
         Raises:
-            ValueError: the code is not of the form `UPPER_SNAKE`, the status no error's (400 to 599), a field has a
-                name that every error's body uses itself, or the fields are too large.
+            ValueError: the code or the status is not of that form, a field has a name that every error's body uses, or
+                the fields are too large.
             Unserializable: a field has no JSON form.
         """
         if not isinstance(code, str) or CODE.fullmatch(code) is None:

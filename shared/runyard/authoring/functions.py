@@ -1,4 +1,6 @@
-"""`@function`: work that is no agent, called over HTTP and run by workers as agents are; a tool of models as well."""
+"""`@function`: work without a model, called over HTTP and run by workers as agents are; models may call it as a tool
+too.
+"""
 
 import copy
 from collections.abc import Callable
@@ -16,16 +18,18 @@ Auth = Literal["user", "admin", "public"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Function(Tool[P, R]):
-    """Calling it calls the author's function, as with a tool, and it may stand among an agent's tools."""
+    """A function that is called over HTTP. Like a tool it can be called directly, and it may be one of an agent's
+    tools.
+    """
 
     queue: str
     priority: Priority
     max_running: int | None
-    """How many calls of it may run at once, over all workers, but for those that a model makes; None: any number."""
+    """How many calls of it may run at once over all workers, those that models make not counted; None: any number."""
 
     auth: Auth
     internal: bool
-    """Only services and admins may call it over HTTP; to others it does not exist."""
+    """Whether only services and admins may call it over HTTP. To others it does not exist."""
 
     def manifest(self) -> dict[str, Any]:
         """What gateways may know of it, JSON-ready.
@@ -77,16 +81,25 @@ def function(
     internal: bool = False,
     auth: Auth = "user",
 ) -> Function[..., Any] | Callable[[Callable[..., Any]], Function[..., Any]]:
-    """Offer a function, sync (it runs in a thread) or async, at `POST /v1/functions/{name}`, and to models as a tool.
+    """Serve a function, sync (it runs in a thread) or async, at `POST /v1/functions/{name}`, and offer it to models as
+    a tool.
 
-    Parameters, docstring and context are as with `@tool`. What it returns is the result's `output`, what it writes
-    with `ctx.stream.write` the result's text, which callers may read as it comes. `timeout_s` is all the time that it
-    has. Where a worker died while it ran, it runs again only if it is `idempotent`. `auth`: who may call it over HTTP,
-    every user, admins, or everybody without a token. `internal=True` keeps it to services and admins. `queue`,
-    `priority` and `max_running` are as with `agent(...)`, of calls over HTTP.
+    Parameters, docstring and context work as with `@tool`. What it returns is the result's `output`; what it writes
+    with `ctx.stream.write` is the result's text, which callers may read as it is written.
+
+    Args:
+        name: What callers and models call it; by default the function's name.
+        description: What is said of it; by default the docstring.
+        timeout_s: How long it may take in all.
+        queue: Where calls over HTTP wait, as with `agent(...)`.
+        priority: The class of calls over HTTP that do not name one, as with `agent(...)`.
+        max_running: How many calls over HTTP may run at once, over all workers; None: any number.
+        idempotent: It may run again after a worker died while it ran.
+        internal: Only services and admins may call it over HTTP.
+        auth: Who may call it over HTTP: every user, admins, or everybody, even without a token ("public").
 
     Raises:
-        AuthoringError: what cannot become a schema, naming function and parameter; an option that cannot be.
+        AuthoringError: something cannot become a schema, or an option is not allowed; the message names the function.
     """
 
     def decorate(handler: Callable[..., Any]) -> Function[..., Any]:

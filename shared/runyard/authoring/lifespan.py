@@ -22,9 +22,10 @@ class Lifespan:
 
 
 def lifespan(function: Callable[[], ResourceGenerator], /) -> Lifespan:
-    """Mark an async generator function that yields one mapping; what follows the `yield` closes it at the end.
+    """Open resources once for a worker process, from an async generator function that yields one mapping of them.
 
-    It runs once per worker process, on the event loop that the tools run on, so clients bound to a loop belong here:
+    It runs on the event loop that the tools run on, so clients bound to a loop belong here. What follows the `yield`
+    closes them when the worker ends.
 
         @lifespan
         async def database():
@@ -32,7 +33,7 @@ def lifespan(function: Callable[[], ResourceGenerator], /) -> Lifespan:
                 yield {"pool": pool}
 
     Raises:
-        AuthoringError: it is no async generator function without parameters.
+        AuthoringError: it is not an async generator function without parameters.
     """
     if not inspect.isasyncgenfunction(function):
         raise AuthoringError(f"@lifespan takes an async generator function (async def with a yield), not {function!r}")
@@ -44,12 +45,12 @@ def lifespan(function: Callable[[], ResourceGenerator], /) -> Lifespan:
 
 @asynccontextmanager
 async def open_resources(lifespans: Iterable[Lifespan]) -> AsyncIterator[Mapping[str, Any]]:
-    """Open all in order, lend their mappings as one that is read-only, close them in reverse order.
+    """Open all in order, merge their mappings into one that is read-only, close them in reverse order.
 
-    Every generator is closed even if another's closing fails; that is logged.
+    Every generator is closed even if closing another fails, which is logged.
 
     Raises:
-        StartError: one of them failed to open, yielded no mapping, or yielded a key that another has.
+        StartError: one of them failed to open, yielded no mapping, or yielded a key that another one has.
     """
     resources: dict[str, Any] = {}
     owners: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""`ctx.rooms`: what an agent says to everybody who is in a room."""
+"""`ctx.rooms`: messages to everybody who is in a room."""
 
 from typing import Any, Protocol
 
@@ -17,16 +17,19 @@ class RoomSink(Protocol):
 
 
 class Rooms:
-    """Rooms of the run's tenant. A call takes effect at once, from any thread; awaiting it is allowed, not needed."""
+    """The rooms of the run's tenant. A call takes effect at once, from any thread; awaiting it is allowed but not
+    needed.
+    """
 
     def __init__(self, sink: RoomSink) -> None:
         self._sink = sink
 
     def broadcast(self, room: str, event: str, data: Any = None) -> Done:
-        """Tell those who are in the room now. Nothing is kept, and while Redis is away nothing is told.
+        """Send a message to those who are in the room now. It is not kept: nobody hears it later, or while Redis is
+        away.
 
         Raises:
-            ValueError: the room or the event cannot be called so, or the data is larger than 64 KiB as JSON.
+            ValueError: the room or the event has a name that is not allowed, or the data is larger than 64 KiB as JSON.
             Unserializable: `data` has no JSON form.
         """
         if not isinstance(room, str) or ROOM.fullmatch(room) is None:

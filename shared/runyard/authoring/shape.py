@@ -1,6 +1,6 @@
-"""What a tool's JSON Schema alone tells of arguments: which are missing, unknown, or of a wrong JSON type.
+"""The check of arguments by a tool's JSON Schema alone: which are missing, unknown, or of a wrong JSON type.
 
-The worker asks this before the author's own types do; a gateway, which has nothing but the schema, asks it too.
+The worker makes it before it validates by the author's own types. A gateway, which has only the schema, makes it too.
 """
 
 from collections.abc import Mapping
@@ -21,17 +21,19 @@ class Shape:
         self._required = frozenset(schema.get("required", ()))
 
     def issues(self, value: Any) -> dict[str, str]:
-        """What is wrong with arguments, by parameter; "" is the whole. Nothing: they may still be refused."""
+        """What is wrong with the arguments, by parameter; the key "" stands for the whole. Without an issue they may
+        still be refused by the author's types.
+        """
         if not isinstance(value, dict):
             return {"": mismatch("", ["object"], value)}
         given = self.given(value)
         return self.type_issues(given) | {name: unknown(name) for name in given if name not in self._types}
 
     def given(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as they are meant, each read otherwise only where the type leaves no doubt.
+        """The arguments as they were meant: a value is read differently only where its type leaves no doubt.
 
-        An object or array that arrives as a JSON string, for a type that admits no string, is decoded (models do
-        that); null for an optional parameter whose type admits no null means that it was not given.
+        An object or array that arrives as a JSON string is decoded if the type admits no string (models do that). A
+        null for an optional parameter whose type admits no null counts as not given.
         """
         return {name: self._decoded(name, item) for name, item in value.items() if not self._is_absent(name, item)}
 

@@ -23,7 +23,7 @@ class StreamSink(Protocol):
 
 
 class Done:
-    """Awaiting it does nothing, neglecting it warns of nothing."""
+    """Awaiting it does nothing, and not awaiting it causes no warning."""
 
     def __await__(self) -> Generator[Any, None, None]:
         return
@@ -34,21 +34,24 @@ DONE = Done()
 
 
 class Stream:
-    """Frames of one tool call. Each call takes effect at once, from any thread; awaiting it is allowed, not needed.
+    """The frames of one tool call. Each method takes effect at once, from any thread; awaiting it is allowed but not
+    needed.
 
-    So `await ctx.stream.event(...)` in an asynchronous tool and `ctx.stream.event(...)` in a synchronous one are the
-    same call.
+    So `await ctx.stream.event(...)` in an asynchronous tool and `ctx.stream.event(...)` in a synchronous one do the
+    same.
     """
 
     def __init__(self, sink: StreamSink) -> None:
         self._sink = sink
 
     def write(self, text: str) -> Done:
-        """Show text to the readers. A tool's is an `output` frame and no part of its result; that of a function which
-        was called by itself is the answer's text, which its result has, too.
+        """Show text to the readers of the run.
+
+        In a tool it becomes an `output` frame and is no part of the tool's result. In a function that was called by
+        itself it is the text of the answer, and of the result.
 
         Raises:
-            TypeError: `text` is no string.
+            TypeError: `text` is not a string.
             ValueError: a function has written more than 1 MiB.
         """
         if not isinstance(text, str):

@@ -26,7 +26,9 @@ TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tool(Generic[P, R]):
-    """Calling it calls the author's function, with every argument it declares, the context included."""
+    """A function that models may call. Calling it calls the author's function, with every argument that it declares,
+    the context included.
+    """
 
     name: str
     description: str
@@ -39,13 +41,13 @@ class Tool(Generic[P, R]):
     is_async: bool
     timeout_s: float
     exclusive: bool
-    """It runs alone: no other call of the same batch at the same time."""
+    """Whether it runs alone, with no other call of the same batch at the same time."""
 
     idempotent: bool
-    """It may run again with the same `ctx.idempotency_key` when a worker died while it ran."""
+    """Whether it may run again, with the same `ctx.idempotency_key`, after a worker died while it ran."""
 
     context_parameter: str | None
-    """The parameter to pass the `RunContext` as."""
+    """The name of the parameter that receives the `RunContext`; None: it has no such parameter."""
 
     _arguments: Arguments = field(repr=False)
 
@@ -82,14 +84,21 @@ def tool(
     exclusive: bool = False,
     idempotent: bool = False,
 ) -> Tool[..., Any] | Callable[[Callable[..., Any]], Tool[..., Any]]:
-    """Offer a function, sync (it runs in a thread) or async, to models. Use it bare or with options.
+    """Let models call a function, sync (it runs in a thread) or async. Use it bare (`@tool`) or with options.
 
-    The schema comes from the annotations, descriptions from the docstring (Google, NumPy or Sphinx style). A
-    parameter annotated `RunContext` is given, never shown. Also takes a bound method, a `functools.partial` (what it
-    fixes is not shown) or an instance with `__call__`.
+    The schema comes from the annotations, the descriptions from the docstring (Google, NumPy or Sphinx style). A
+    parameter annotated `RunContext` receives the context and is never shown to the model. A bound method, a
+    `functools.partial` (whose fixed arguments are not shown) and an instance with `__call__` may be decorated too.
+
+    Args:
+        name: What models call it; by default the function's name.
+        description: What models read about it; by default the docstring.
+        timeout_s: After this an async function is cancelled, and a thread is left behind; the model is told.
+        exclusive: No other call of the same turn runs at the same time.
+        idempotent: It may run again after a worker died while it ran.
 
     Raises:
-        AuthoringError: what cannot become a schema, naming tool and parameter.
+        AuthoringError: something cannot become a schema; the message names the tool and the parameter.
     """
 
     def decorate(handler: Callable[..., Any]) -> Tool[..., Any]:
@@ -116,10 +125,10 @@ def read_tool(
     exclusive: bool,
     idempotent: bool,
 ) -> Tool[..., Any]:
-    """What `@tool` makes of a function; `kind` is the decorator that asks, for messages.
+    """The tool that a function becomes; `kind` is the decorator in use, for messages.
 
     Raises:
-        AuthoringError: what cannot become a schema, naming tool and parameter.
+        AuthoringError: something cannot become a schema; the message names the tool and the parameter.
     """
     call = _what_runs(kind, handler)
     named = _name(kind, handler, name)

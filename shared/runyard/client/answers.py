@@ -1,5 +1,7 @@
-"""What a gateway answers, as objects: fields in snake_case, times as `datetime`. Fields that this version does not know
-are kept too (`model_extra`, under their names on the wire); `to_json` gives all of it back.
+"""A gateway's answers as objects: fields in snake_case, times as `datetime`.
+
+Fields that this version does not know are kept in `model_extra`, under their names on the wire; `to_json` returns them
+too.
 """
 
 from datetime import datetime
@@ -18,7 +20,7 @@ class Answer(BaseModel):
     )
 
     def to_json(self) -> dict[str, Any]:
-        """What came, `{"runId": "run_...", ...}`: fields that were not told are left out."""
+        """What was received, `{"runId": "run_...", ...}`; fields that were not sent are left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
@@ -26,11 +28,11 @@ class Cost(Answer):
     amount: float
     currency: str
     unpriced: bool = False
-    """A part of it has no known price, and counts as 0."""
+    """A part of it has no known price and counts as 0."""
 
 
 class Failure(Answer):
-    """Why an invocation failed. What a function's refusal says beside is kept in `model_extra`."""
+    """Why an invocation failed. Further fields of a function's refusal are in `model_extra`."""
 
     code: str
     message: str
@@ -57,20 +59,20 @@ class Accepted(Answer):
     stream_id: str = ""
     status: str
     queued: int | None = None
-    """Of input that steers the invocation in progress: how many inputs wait, with it. None: it began a turn."""
+    """For input that steers the invocation in progress: how many inputs now wait. None: the input began a turn."""
     input_id: str | None = None
 
     @property
     def is_busy(self) -> bool:
-        """It waits for a worker, or runs."""
+        """Whether it waits for a worker or is running."""
         return self.status in BUSY
 
 
 class _Outcome(Answer):
     text: str = ""
-    """The last answer's; a stream's `text` has all that the invocation said."""
+    """The last answer; the `text` of a stream has everything that the invocation said."""
     output: Any = None
-    """A function's value."""
+    """The value that a function returned."""
     error: Failure | None = None
     steps: int = 0
     usage: dict[str, int] = Field(default_factory=dict)
@@ -79,9 +81,9 @@ class _Outcome(Answer):
     finish_reason: str | None = None
     cancelled: bool = False
     errors: list[dict[str, Any]] = Field(default_factory=list)
-    """Each attempt of `FALLBACK_EXHAUSTED`."""
+    """The attempts behind `FALLBACK_EXHAUSTED`."""
     unanswered: list[Input] = Field(default_factory=list)
-    """Input that a failure left: the next turn begins with it."""
+    """Input that a failure left unread: the next turn begins with it."""
 
 
 class Result(Accepted, _Outcome):
@@ -92,7 +94,9 @@ class Result(Accepted, _Outcome):
     """
 
     def raise_for_failure(self) -> None:
-        """Raise what the invocation failed with, as the exception of that code (`runyard.errors`); else do nothing."""
+        """Raise the error that the invocation failed with, as the exception of its code (`runyard.errors`), if it
+        failed.
+        """
         if self.error is not None:
             raise told_failure(self.error.to_json() | {"runId": self.run_id, "invocationId": self.invocation_id})
 
@@ -106,7 +110,7 @@ class StepCall(Answer):
 
 
 class Step(Answer):
-    """A model call and the tools that it asked for."""
+    """A model call and the tools that it called."""
 
     seq: int
     model: str | None = None
@@ -139,9 +143,9 @@ class Cancellation(_Outcome):
     session_id: str | None = None
     stream_id: str | None = None
     cancel_requested: bool = False
-    """It is asked to stop and has not yet."""
+    """It has been asked to stop and has not stopped yet."""
     dropped: list[Input] = Field(default_factory=list)
-    """Input that waited for the next turn."""
+    """Input that was waiting for the next turn."""
 
 
 class Run(Answer):
@@ -158,15 +162,15 @@ class Run(Answer):
     metadata: dict[str, Any] = Field(default_factory=dict)
     priority: str | None = None
     position: int | None = None
-    """Of a queued run, 1 for the next; told of one run alone, like the next."""
+    """A queued run's place, 1 for the next; only known when a single run was fetched, as is `wait_reason`."""
     wait_reason: str | None = None
     """Why its turn cannot come: `no_worker`, `agent_limit`, `tenant_limit`, `user_limit`."""
     error: Failure | None = None
     stream_id: str | None = None
-    """The newest invocation's."""
+    """The stream of the newest invocation."""
     invocation_id: str | None = None
     pending_input: list[Input] = Field(default_factory=list)
-    """Told of one run alone; empty in lists."""
+    """Only known when a single run was fetched; empty in lists."""
     cancel_requested: bool = False
     context: dict[str, Any] | None = None
     steps: int = 0
@@ -184,7 +188,7 @@ class Message(Answer):
     seq: int
     role: str
     content: str | list[dict[str, Any]]
-    """A string for plain text of the user, else blocks as the Messages API has them."""
+    """A string for plain text of the user, else content blocks of the Messages API."""
     created_at: datetime | None = None
     invocation_id: str | None = None
     model: str | None = None
@@ -211,7 +215,7 @@ class Agent(Answer):
     name: str
     queue: str = ""
     model: str | None = None
-    """None: the one that the installation names."""
+    """None: the installation's default."""
     tools: list[Tool] = Field(default_factory=list)
     version: str = ""
     live_workers: int = 0

@@ -1,5 +1,5 @@
-"""`SyncClient`: `Client` for code without an event loop. Each method is the async one, run on a loop in a thread: there
-is one source for both.
+"""`SyncClient`: `Client` for code without an event loop. Each method runs the async one on a loop in a thread, so both
+have one source.
 """
 
 from abc import ABC, abstractmethod
@@ -35,7 +35,7 @@ class _Closed(ABC):
 
 
 class SyncStream(_Closed, InHand):
-    """`Stream` as an iterator: `for frame in stream`. It is open from the first moment, and closed by `with`."""
+    """A `Stream` as an iterator: `for frame in stream`. It is open from the start, and `with` closes it."""
 
     def __init__(self, stream: Stream, portal: Portal) -> None:
         self._progress = stream._progress  # noqa: SLF001 - the two are one stream
@@ -43,7 +43,7 @@ class SyncStream(_Closed, InHand):
         self._portal = portal
 
     def read(self) -> Result:
-        """Read on to the end; how the invocation ended."""
+        """Read to the end, and return how the invocation ended."""
         return self._portal.call(self._stream.read())
 
     def close(self) -> None:
@@ -103,9 +103,9 @@ def _made_as(make: Callable[P, Client]) -> Callable[Concatenate["SyncClient", P]
 
 
 class SyncClient(_Closed):
-    """`Client` whose methods wait, whose streams and lists are plain iterators. Threads may share it.
+    """A `Client` whose methods block, and whose streams and lists are plain iterators. Threads may share it.
 
-    Not for code that runs on an event loop: it would stand still.
+    Do not use it in code that runs on an event loop: it would block the loop.
     """
 
     client: Client

@@ -29,33 +29,28 @@ from runyard.client.transport import Call, Token, Transport, checked_url
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 WAIT_S = 45
-"""How long one answer is waited for: gateways hold it for 60 s at most, and proxies cut what is silent for as long."""
+"""How long one request waits for a result: gateways hold an answer for 60 s at most, and proxies cut connections that
+are silent for as long."""
 
 ASK_AGAIN_S = 1.0
-"""A gateway that leaves holds no answer back: nobody is asked more often than this."""
+"""A gateway that is leaving answers at once instead of waiting; without this the client would ask it in a tight loop.
+"""
 
 RUNS_PAGE = 100
 MESSAGES_PAGE = 500
-"""The largest that a gateway gives."""
+"""The largest page that a gateway gives."""
 
 A = TypeVar("A", bound=Answer)
 
 
 class Client:
-    """A gateway's API. One object for the life of a program; any number of tasks of one event loop may share it.
+    """A gateway's API. Make one for the life of a program; any number of tasks on one event loop may share it.
 
-    `token`: a user's token or a service's key, or a function that gives one (sync or async): it is asked before each
-    request, so that one that expires can be replaced in the middle of a stream. None: the gateway trusts its machine.
+    Failures that may pass are retried: a gateway that cannot be reached or is leaving, 429 and 503. The wait is what
+    `Retry-After` asks for, else one that grows, until nothing has got through for `patience_s`. Every call that starts
+    or steers a run carries an `Idempotency-Key`, so one whose answer was lost is sent again and accepted once.
 
-    What may pass is tried again: a gateway that cannot be reached or leaves, 429 and 503, after `Retry-After` where it
-    is told, else with growing waits, until nothing has got through for `patience_s` (0: never again). Every call that
-    starts or steers has an `Idempotency-Key`, so that one whose answer was lost is sent again and accepted once.
-
-    `timeout_s`: for one answer that nothing holds back. `silence_s`: a stream without a byte for so long is taken for
-    dead; its heartbeats come every 15 s. `http`: a client of one's own, for proxies or certificates; its owner closes
-    it.
-
-    All methods raise subclasses of `runyard.errors.RunyardError`: `code`, `status`, `retryable`, `request_id`,
+    All methods raise subclasses of `runyard.errors.RunyardError`, with `code`, `status`, `retryable`, `request_id` and
     `fields`. See docs/client.md. `SyncClient` is the same for code without an event loop.
     """
 
@@ -69,10 +64,20 @@ class Client:
         patience_s: float = 120.0,
         http: httpx2.AsyncClient | None = None,
     ) -> None:
-        """Connects to nothing.
+        """Make a client; nothing connects before the first call.
+
+        Args:
+            url: Where the gateway is.
+            token: A user's token or a service key, or a function (sync or async) that returns one. It is called before
+                each request, so an expiring token can be renewed in the middle of a stream. None: for a gateway that
+                trusts its machine.
+            timeout_s: How long to wait for an answer that the gateway does not hold back on purpose.
+            silence_s: A stream without a byte for this long is taken for dead; heartbeats come every 15 s.
+            patience_s: How long to go on retrying while nothing gets through; 0: no retries.
+            http: An HTTP client of your own, for proxies or certificates; you close it.
 
         Raises:
-            ValueError: the URL is none of HTTP.
+            ValueError: the URL is not an HTTP URL.
         """
         self._owns_http = http is None
         self._transport = Transport(
@@ -112,17 +117,17 @@ class Client:
     ) -> Stream:
         """Start or continue a run and read its stream: `async with client.stream("researcher", input="...") as stream`.
 
-        `resume=False`: a connection that breaks raises `StreamCut`. The options are those of `CallOptions`.
+        With `resume=False` a connection that breaks raises `StreamCut`. `CallOptions` has the other options.
         """
         call = agent_call(agent, input, **options)
         return self._streamed(call, resume=resume)
 
     def resume_stream(self, stream_id: str, *, since: int | None = None, resume: bool = True) -> Stream:
-        """Read a stream that is there, from its beginning or behind frame `since`, also when it has ended long ago.
+        """Read an existing stream, from its beginning or after frame `since`, even if it ended long ago.
 
-        With `since`, `text` has what comes behind that frame. Where those frames are no longer kept the stream begins
-        anew: a `Rewind` to frame 0, then the text that is committed. With `resume=False` that raises
-        `runyard.errors.StreamGone`.
+        With `since`, `text` holds what comes after that frame. If those frames are no longer kept, the stream begins
+        anew, with a `Rewind` to frame 0 and the committed text; with `resume=False` that raises
+        `runyard.errors.StreamGone` instead.
         """
         return Stream(self._transport, stream_call(stream_id), stream_id=stream_id, since=since, resume=resume)
 
@@ -134,12 +139,12 @@ class Client:
         timeout_s: float | None = None,
         **options: Unpack[CallOptions],
     ) -> Result:
-        """Start or continue a run and wait for its result, for as long as it takes, or for `timeout_s`.
+        """Start or continue a run and wait for its result, for as long as it takes or for `timeout_s`.
 
-        Look at `result.status`, or call `result.raise_for_failure()`: a run that failed is a result.
+        A run that failed is a result too: look at `result.status`, or call `result.raise_for_failure()`.
 
         Raises:
-            StillRunning: `timeout_s` have passed. The run goes on.
+            StillRunning: `timeout_s` have passed; the run goes on.
         """
         return await self._awaited(agent_call(agent, input, **options), timeout_s)
 
@@ -149,7 +154,7 @@ class Client:
         input: str | Blocks | None = None,  # noqa: A002
         **options: Unpack[CallOptions],
     ) -> Accepted:
-        """Start or continue a run and wait for nothing: its ids."""
+        """Start or continue a run without waiting for it; returns its ids."""
         return await self._told(agent_call(agent, input, **options), Accepted)
 
     async def agents(self) -> list[Agent]:
@@ -166,21 +171,23 @@ class Client:
         act_as: ActAs | None = None,
         idempotency_key: str | None = None,
     ) -> Accepted:
-        """Send input to a run: one that is at work reads it at its next step (`queued` is set), another begins a turn.
+        """Send input to a run. A run that is working reads it at its next step (then `queued` is set); any other begins
+        a turn.
 
         Raises:
-            InputQueueFull: too much of it waits already.
+            InputQueueFull: too much input is waiting already.
         """
         call = input_call(run_id, input, act_as=act_as, idempotency_key=idempotency_key)
         return await self._told(call, Accepted)
 
     async def cancel(self, run_id: str, *, invocation_id: str | None = None, wait_s: float = 0.0) -> Cancellation:
-        """Stop the invocation in progress, and drop what waits behind it. A run that has ended keeps its status.
+        """Stop the invocation in progress and drop the input that waits behind it. A run that has ended keeps its
+        status.
 
-        `invocation_id`: stop this one alone; what came after it goes on. None: whatever the run is at, which is asked
-        for first, so that the cancel can be sent again.
-
-        `wait_s`: wait so long until it has stopped; `cancel_requested` tells that it has not.
+        Args:
+            invocation_id: Stop only this invocation; a later one goes on. None: whichever is in progress. The client
+                looks it up first, so that the cancel can be repeated safely.
+            wait_s: How long to wait for it to stop; if it has not, `cancel_requested` is true in what is returned.
         """
         deadline_s = time.monotonic() + wait_s
         named = invocation_id or (await self.get_run(run_id)).invocation_id
@@ -204,27 +211,28 @@ class Client:
         user_id: str | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[Run]:
-        """Runs that match every filter, newest activity first; `limit` of them, or all, page by page as they are read.
+        """Runs that match every filter, newest activity first, fetched page by page as they are read: `limit` of them,
+        or all.
 
-        `metadata`: values at the top of a run's metadata (texts, numbers, booleans, None).
+        `metadata` filters by top-level values of a run's metadata (strings, numbers, booleans, None).
         """
         query = {"agent": agent, "status": status, "sessionId": session_id, "tenantId": tenant_id, "userId": user_id}
         query |= {f"metadata.{name}": _written(value) for name, value in (metadata or {}).items()}
         return self._pages(place("runs"), query, Run, limit=limit, page=RUNS_PAGE)
 
     async def get_run(self, run_id: str) -> Run:
-        """A run as it is now, with the input that waits."""
+        """A run as it is now, with the input that waits to be read."""
         return await self._told(Call(method="GET", path=place("runs", run_id)), Run)
 
     def messages(
         self, run_id: str, *, order: Literal["asc", "desc"] = "asc", limit: int | None = None
     ) -> AsyncIterator[Message]:
-        """The transcript, page by page as it is read; `limit` rows of it, or all."""
+        """The transcript, fetched page by page as it is read: `limit` rows, or all."""
         path = place("runs", run_id, "messages")
         return self._pages(path, {"order": order}, Message, limit=limit, page=MESSAGES_PAGE)
 
     async def invocation(self, invocation_id: str, *, wait_s: float = 0.0) -> Invocation:
-        """What became of an invocation, step by step; `wait_s`: wait so long for its end."""
+        """What became of an invocation, step by step. With `wait_s`, wait that long for it to end."""
         deadline_s = time.monotonic() + wait_s
         call = Call(method="GET", path=place("invocations", invocation_id))
         while True:
@@ -245,11 +253,11 @@ class Client:
         timeout_s: float | None = None,
         **options: Unpack[Told],
     ) -> Result:
-        """Call a function with its arguments and wait for its value: `result.output`, and what it wrote: `result.text`.
+        """Call a function with its arguments and wait for `result.output`, its value, and `result.text`, what it wrote.
 
         Raises:
-            RunyardError: what it refused with (`code`, `status` and `fields` are its author's), or why it failed.
-            StillRunning: `timeout_s` have passed. It goes on.
+            RunyardError: the function refused (its author chose `code`, `status` and `fields`) or failed.
+            StillRunning: `timeout_s` have passed; the function goes on.
         """
         result = await self._awaited(function_call(name, input, **options), timeout_s)
         result.raise_for_failure()
@@ -263,9 +271,9 @@ class Client:
         resume: bool = True,
         **options: Unpack[Told],
     ) -> Stream:
-        """Call a function and read its stream. One that streams nothing has one frame, its end.
+        """Call a function and read its stream. A function that streams nothing has a single frame, its end.
 
-        Raises, where it is opened, what a function refused with before it had streamed anything.
+        If the function refuses before it has streamed anything, opening the stream raises that.
         """
         return self._streamed(function_call(name, input, **options), resume=resume)
 

@@ -16,7 +16,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerEvent:
-    """`name` and `id` are those of this very event: None where it has none."""
+    """One event. `name` and `id` are None if the event itself has none."""
 
     name: str | None
     id: str | None
@@ -24,7 +24,7 @@ class ServerEvent:
 
 
 class EventReader:
-    """One answer's body. What it ends in the middle of is no event."""
+    """Reads the body of one answer. An event that the body ends in the middle of does not count."""
 
     def __init__(self) -> None:
         self.retry_ms: int | None = None
@@ -37,7 +37,7 @@ class EventReader:
         self._data: list[str] = []
 
     def feed(self, received: bytes) -> Iterator[ServerEvent]:
-        """The events that end in what was received. To be read to the end before more is fed."""
+        """The events that are complete with what was received. Read them all before feeding more."""
         for line in self._lines(received):
             if line:
                 self._take(line)

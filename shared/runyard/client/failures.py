@@ -21,13 +21,13 @@ import orjson
 from runyard.errors import CallerError, RunyardError, Unavailable
 
 TRANSIENT = frozenset({408, 429, 502, 503, 504})
-"""Where another try may help, whoever answered: a gateway, or what stands before it."""
+"""Statuses after which another try may help, whether a gateway or something in front of it answered."""
 
 _OWN_FIELDS = frozenset({"code", "message", "requestId", "retryable"})
 
 
 class Unreachable(Unavailable):
-    """Nobody answered for as long as the client tries. Its cause is httpx2's exception."""
+    """Nobody answered for as long as the client tried. Its cause is httpx2's exception."""
 
     code = "UNREACHABLE"
 
@@ -42,21 +42,21 @@ class StreamCut(Unavailable):
 
 
 class StillRunning(RunyardError, TimeoutError):
-    """It goes on, the caller has stopped waiting. Fields: `runId`, `invocationId`, `streamId`."""
+    """The caller stopped waiting; the invocation goes on. Fields: `runId`, `invocationId`, `streamId`."""
 
     code = "STILL_RUNNING"
     status = 504
 
 
 class UnexpectedAnswer(RunyardError):
-    """Whoever answered is no gateway, or one that this client does not understand. `status` is the answer's."""
+    """Whatever answered is not a gateway, or one that this client cannot understand. `status` is the answer's."""
 
     code = "UNEXPECTED_ANSWER"
     status = 502
 
 
 def failure_of(response: httpx2.Response) -> RunyardError:
-    """The exception that an answer is, whose body was read and is no success."""
+    """The exception for an unsuccessful answer whose body was read."""
     try:
         told = orjson.loads(response.content)["error"]
         return told_failure(told, status=response.status_code)
@@ -68,12 +68,12 @@ def failure_of(response: httpx2.Response) -> RunyardError:
 
 
 def told_failure(told: Mapping[str, Any], *, status: int | None = None) -> RunyardError:
-    """The exception behind an error's body: `{"code", "message", "requestId", "retryable", ...fields}`.
+    """The exception for an error's body: `{"code", "message", "requestId", "retryable", ...fields}`.
 
-    `status` None: in a stream, or on a run; the code's own.
+    `status` None: the body comes from a stream or a run, and the status is the code's own.
 
     Raises:
-        KeyError: it is no such body.
+        KeyError: it is not such a body.
     """
     code = told["code"]
     failure = _class_of(code, status)(str(told["message"]))
@@ -86,7 +86,9 @@ def told_failure(told: Mapping[str, Any], *, status: int | None = None) -> Runya
 
 
 def may_pass(response: httpx2.Response, failure: RunyardError) -> bool:
-    """Whether the same call may succeed later. Not where it has: a function may have ended with such a status."""
+    """Whether the same call may succeed later. An answer that names a run does not count: the call was accepted, and
+    its function ended with that status.
+    """
     if "x-run-id" in response.headers:
         return False
     return response.status_code in TRANSIENT and failure.retryable

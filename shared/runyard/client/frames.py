@@ -1,4 +1,4 @@
-"""Frames as a reader of a stream gets them: one class a kind. docs/client.md tells what each of them means."""
+"""Frames as a stream's reader gets them: one class for each kind. docs/client.md explains them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ class Frame:
     """One unit of output."""
 
     seq: int | None
-    """Its number in the stream. None: a gateway says it beside the stream, and it will not be told again."""
+    """Its number in the stream. None: the gateway added it for this connection, and it will not be sent again."""
 
     event: str | None
-    """The kind's name on the wire; answer text has none, or "text"."""
+    """The kind's name on the wire; for answer text None, or "text"."""
 
     data: Any = field(repr=False)
-    """What came: text where the kind is text, else JSON. It may have more than the other fields show."""
+    """The payload as received: a string for text, else decoded JSON. It may have more than the other fields show."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +60,7 @@ class ToolEnd(Frame):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Output(Frame):
-    """What a tool writes with `ctx.stream.write`. `id`: the call's; None: a system prompt's function wrote it."""
+    """What a tool wrote with `ctx.stream.write`. `id` is the call's; None: a system prompt function wrote it."""
 
     id: str | None
     text: str
@@ -76,15 +76,15 @@ class Committed(Frame):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Steered(Frame):
-    """The transcript holds inputs that were sent while the run was at work."""
+    """Input that was sent while the run was working is now in the transcript."""
 
     input_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Status(Frame):
-    """`running`, `retrying`, `queued`; `position`: the call's place among those that wait; `wait_reason`: why its turn
-    cannot come (`no_worker`, `agent_limit`, `tenant_limit`, `user_limit`).
+    """`running`, `retrying` or `queued`, with the call's `position` among those that wait, and `wait_reason`, why its
+    turn cannot come (`no_worker`, `agent_limit`, `tenant_limit`, `user_limit`).
     """
 
     status: str
@@ -94,9 +94,9 @@ class Status(Frame):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rewind(Frame):
-    """What came after frame `to_seq` is withdrawn: answer text, thinking, calls without an end.
+    """Everything after frame `to_seq` is withdrawn: answer text, thinking, calls that have not ended.
 
-    `length`: how many characters of answer text are left, counted from the invocation's beginning.
+    `length`: how many characters of answer text remain, counted from the invocation's beginning.
     """
 
     to_seq: int
@@ -105,7 +105,7 @@ class Rewind(Frame):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Queued(Frame):
-    """The input steers an invocation that runs; what follows is that one's stream. `queued`: inputs that wait."""
+    """The input steers an invocation that is running, whose stream follows. `queued`: how many inputs wait."""
 
     run_id: str
     input_id: str | None
@@ -121,7 +121,7 @@ class Ended(Frame):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event(Frame):
-    """What a tool sends with `ctx.stream.event`, and every kind that this version does not know."""
+    """What a tool sent with `ctx.stream.event`, or a kind of frame that this version does not know."""
 
 
 class _Told(TypedDict):

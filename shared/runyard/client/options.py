@@ -1,4 +1,4 @@
-"""What a call may say beside its input."""
+"""The options of a call, besides its input."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, NotRequired, TypedDict, Unpack
@@ -12,39 +12,40 @@ Blocks = list[dict[str, Any]]
 
 
 class ActAs(TypedDict):
-    """The user that a service calls for."""
+    """The user on whose behalf a service calls."""
 
     user_id: str
     tenant_id: NotRequired[str]
-    """May be left out where the service is for one tenant alone."""
+    """May be left out by a service that is for one tenant only."""
     admin: NotRequired[bool]
 
 
 class Told(TypedDict, total=False):
-    """Of calls of agents and of functions."""
+    """Options of calls on agents and on functions."""
 
     title: str | None
     metadata: dict[str, Any] | None
     priority: Literal["interactive", "background"] | None
-    """`background`: nobody waits for it, and it goes behind what somebody waits for. By default as the agent says."""
+    """With "background", nobody waits for the call, and it goes behind calls that somebody waits for. By default the
+    agent's."""
     act_as: ActAs | None
-    """For services: the user that they call for."""
+    """For services: the user on whose behalf they call."""
     context: dict[str, Any] | None
     """For services: what tools see as `ctx.context`."""
     idempotency_key: str | None
-    """1 to 255 printable ASCII characters: the call is accepted once, however often it is made. Without it each call
-    gets a key of its own, so that the client can send it again."""
+    """1 to 255 printable ASCII characters: calls with the same key are accepted once. Without it each call gets a key
+    of its own, so that the client can repeat it safely."""
 
 
 class CallOptions(Told, total=False):
-    """Of a call of an agent."""
+    """Options of calls on agents."""
 
     run_id: str | None
-    """Continue this run; one that is at work is steered (`if_busy`)."""
+    """Continue this run; one that is working is steered (see `if_busy`)."""
     session_id: str | None
-    """Continue the run of this session, or begin it."""
+    """Continue the run of this session, or begin its first."""
     messages: list[dict[str, Any]] | None
-    """In place of `input`: what was said before, and the user's message at the end."""
+    """In place of `input`: the conversation so far, with the user's new message at the end."""
     if_busy: Literal["steer", "reject", "cancel"] | None
     model: str | None
     max_steps: int | None

@@ -11,13 +11,13 @@ log = logging.getLogger(__name__)
 FIRST_S = 0.2
 LONGEST_S = 10.0
 SPREAD = 0.25
-"""What a server asks for is never cut short, and made longer by up to this part: clients do not come back in step."""
+"""A wait that the server asks for is never cut short; it is made longer by up to this part, so that clients do not come
+back in step."""
 
 
 class Patience:
-    """Of one call or one stream. Waits double from `FIRST_S` to `LONGEST_S`, each shortened at random by up to half.
-
-    It ends when nothing has got through for `limit_s`; 0: at the first failure.
+    """The patience of one call or one stream. Waits double from `FIRST_S` to `LONGEST_S`, each shortened at random by
+    up to half. It ends when nothing has got through for `limit_s`; with 0, at the first failure.
     """
 
     def __init__(
@@ -34,12 +34,12 @@ class Patience:
         self._failing_since_s: float | None = None
 
     def eased(self) -> None:
-        """All is well: the next failure is the first again."""
+        """All is well: the next failure counts as the first again."""
         self._next_s = FIRST_S
         self._failing_since_s = None
 
     def reached(self) -> None:
-        """Something got through, and little more: nobody gives up, and the waits go on growing."""
+        """Something got through, but not much: the patience does not end now, and the waits go on growing."""
         self._failing_since_s = None
 
     async def wait(self, failure: Exception, *, at_least_s: float = 0.0) -> None:

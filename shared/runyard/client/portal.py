@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Portal:
-    """Any thread may call. The thread is a daemon: one that nobody closes ends with the process."""
+    """An event loop in a daemon thread, so one that nobody closes ends with the process. Any thread may call it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -17,7 +17,7 @@ class Portal:
         self._thread.start()
 
     def call(self, work: Awaitable[T]) -> T:
-        """Its outcome. An interrupt of the waiting thread (Ctrl-C) cancels the work."""
+        """Run it on the loop and return its result. Interrupting the waiting thread (Ctrl-C) cancels it."""
         future = asyncio.run_coroutine_threadsafe(_awaited(work), self._loop)
         try:
             return future.result()
@@ -26,7 +26,7 @@ class Portal:
             raise
 
     def close(self) -> None:
-        """Cancel what still works, and end the thread. Nothing may call any more."""
+        """Cancel what is still running and end the thread. Nothing may be called afterwards."""
         if self._loop.is_closed():
             return
         asyncio.run_coroutine_threadsafe(_cancelled_all(), self._loop).result()

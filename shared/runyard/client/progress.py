@@ -1,4 +1,4 @@
-"""What a reader of a stream has in hand: ids, the last frame's number, the answer's text after every `rewind`."""
+"""What the reader of a stream has so far: ids, the last frame's number, the answer's text after every `rewind`."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ class Progress:
     run_id: str | None = None
     invocation_id: str | None = None
     cursor: int | None = None
-    """Where to go on: the last frame's number. None: from the beginning."""
+    """The number of the last frame, after which to go on; None: from the beginning."""
     result: Result | None = None
     _pieces: list[tuple[int, str]] = field(default_factory=list)
 
@@ -21,7 +21,7 @@ class Progress:
         return "".join(piece for _, piece in self._pieces)
 
     def take(self, frame: Frame) -> None:
-        """Count a frame in."""
+        """Take a frame into account."""
         if frame.seq is not None:
             self.cursor = frame.seq
         match frame:
@@ -37,7 +37,7 @@ class Progress:
                 self.invocation_id = result.invocation_id or self.invocation_id
 
     def begin_anew(self) -> None:
-        """What follows the cursor is gone: whoever reads on from the beginning is told the whole text."""
+        """The frames after the cursor are gone: a reader that starts from the beginning gets the whole text again."""
         self.cursor = None
         self._pieces.clear()
 
@@ -51,7 +51,7 @@ class Progress:
 
 
 class InHand:
-    """The same as properties, for whoever reads."""
+    """The same, as read-only properties of a stream."""
 
     _progress: Progress
 
@@ -68,7 +68,7 @@ class InHand:
 
     @property
     def run_id(self) -> str | None:
-        """None: of a stream that was opened by its id alone and has not ended yet."""
+        """None while a stream that was opened by its id alone has not ended."""
         return self._progress.run_id
 
     @property
@@ -78,12 +78,12 @@ class InHand:
 
     @property
     def cursor(self) -> int | None:
-        """The number of the last frame: what `since` of another reader goes on from."""
+        """The number of the last frame: another reader can go on after it with `since`."""
         return self._progress.cursor
 
     @property
     def text(self) -> str:
-        """The answer's text so far, without what was withdrawn. At the end it is what the transcript holds."""
+        """The answer's text so far, without what was withdrawn. At the end it equals the text in the transcript."""
         return self._progress.text
 
     @property

@@ -1,4 +1,4 @@
-"""An invocation's stream as one reader reads it, across as many connections as it takes."""
+"""One reader's view of an invocation's stream, over as many connections as it takes."""
 
 import time
 from collections import deque
@@ -21,7 +21,7 @@ from runyard.errors import RunyardError, StreamGone, Unauthenticated
 ACCEPT_STREAM = {"Accept": EVENT_STREAM}
 
 HELD_S = 10.0
-"""A connection that brought something for so long is a good one, be it heartbeats alone: some wait for hours."""
+"""A connection that brought anything for this long was a good one, even heartbeats alone: some calls wait for hours."""
 
 
 def stream_call(stream_id: str) -> Call:
@@ -29,14 +29,15 @@ def stream_call(stream_id: str) -> Call:
 
 
 class Stream(InHand):
-    """Frames of one invocation, in order, to the last one: `async for frame in stream`.
+    """The frames of one invocation, in order, up to the last: `async for frame in stream`.
 
-    It is opened by `async with`, by `await`, or by its first frame; then `stream_id` is known. One that is not read to
-    its end holds a connection until `aclose()`, which `async with` does. Leaving it cancels nothing: the run goes on.
+    It opens with `async with`, with `await`, or at its first frame; from then on `stream_id` is known. A stream that is
+    not read to its end holds a connection until `aclose()`, which `async with` calls. Leaving it does not cancel the
+    run.
 
-    When the connection breaks, or says nothing for 45 s, the stream comes back at the next frame. Where that one is no
-    longer kept it begins anew, with a `Rewind` of everything and the text that is committed. `text` has all of this in
-    it. One task reads at a time; a read that is cancelled loses no frame.
+    When the connection breaks, or is silent for 45 s, the stream reconnects and goes on at the next frame. If that
+    frame is no longer kept, it begins anew, with a `Rewind` of everything and the committed text; `text` follows all of
+    this. Only one task may read at a time; cancelling a read loses no frame.
     """
 
     def __init__(
@@ -58,13 +59,13 @@ class Stream(InHand):
         self._closed = False
 
     async def open(self) -> Self:
-        """Make the call, unless it is made; nothing is read yet."""
+        """Make the call, if it was not made yet, without reading a frame."""
         while self._connection is None and self._progress.result is None:
             await self._connect()
         return self
 
     async def read(self) -> Result:
-        """Read on to the end; how the invocation ended."""
+        """Read to the end, and return how the invocation ended."""
         async for _frame in self:
             pass
         return self.result

@@ -1,4 +1,4 @@
-"""Calls of one gateway over HTTP: sent again where that is safe and may help, answered or raised."""
+"""Calls to one gateway over HTTP: retried where that is safe and may help, then answered or raised."""
 
 import inspect
 import ssl
@@ -17,12 +17,12 @@ CONNECT_S = 10.0
 EVENT_STREAM = "text/event-stream"
 
 Token = str | Callable[[], str] | Callable[[], Awaitable[str]]
-"""A token, or what gives one that is good now: it is asked before each request."""
+"""A token, or a function that returns one that is valid now; it is called before each request."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A request that may be sent again: it reads, or it carries its `Idempotency-Key`, or doing it twice is doing it
+    """A request that may be repeated: it only reads, or carries an `Idempotency-Key`, or has the same effect twice as
     once.
     """
 
@@ -32,7 +32,7 @@ class Call:
     query: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     waits_s: float = 0.0
-    """How long the gateway may hold the answer."""
+    """How long the gateway may hold the answer back."""
 
     def with_headers(self, headers: Mapping[str, str]) -> "Call":
         return replace(self, headers={**self.headers, **headers})
@@ -48,23 +48,24 @@ class Transport:
     token: Token | None
     http: httpx2.AsyncClient
     timeout_s: float
-    """For an answer that nothing holds back, and for sending."""
+    """For sending, and for an answer that the gateway does not hold back."""
     silence_s: float
-    """A stream without a byte for so long is dead: its heartbeats come every 15 s."""
+    """A stream without a byte for this long is dead; heartbeats come every 15 s."""
     patience_s: float
 
     def patience(self) -> Patience:
         return Patience(self.patience_s)
 
     async def call(self, call: Call) -> httpx2.Response:
-        """The answer, a success, read."""
+        """Send a call and return its answer: a success, already read."""
         return await self.answered(call, self.patience())
 
     async def answered(self, call: Call, patience: Patience) -> httpx2.Response:
-        """The answer, a success; read, unless it is a stream of events, which the caller closes.
+        """Send a call and return its answer, a success. It is read, unless it is a stream of events: that, the caller
+        closes.
 
         Raises:
-            RunyardError: the gateway refuses, or still does not answer when the patience has ended.
+            RunyardError: the gateway refuses, or has not answered when the patience ends.
         """
         renewed = False
         while True:
@@ -89,7 +90,7 @@ class Transport:
 
     @property
     def place(self) -> str:
-        """The URL without what it may hold of a user and a password."""
+        """The URL without a user and a password that it may contain."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -136,10 +137,10 @@ class Transport:
 
 
 def checked_url(url: str) -> str:
-    """Without a slash at its end.
+    """The URL without a slash at its end.
 
     Raises:
-        ValueError: it is none of HTTP.
+        ValueError: it is not an HTTP URL.
     """
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:

@@ -1,4 +1,6 @@
-"""The workers of a harness, one after the other: the newest takes what is queued, also what an earlier one left."""
+"""The workers of a harness, one after the other. The newest takes everything that is queued, including what an earlier
+one left.
+"""
 
 import asyncio
 import math
@@ -19,13 +21,13 @@ from runyard_workers.slots import SlotPool
 from runyard_workers.testing.workers import Worker, current_worker, is_current
 
 SLOTS = 1_000
-"""Of each worker: no run of a test waits for one."""
+"""The slots of each worker: enough that no run of a test waits for one."""
 
 
 class Crew:
-    """A death is noticed at once, where a fleet takes seconds for it; what follows is what a fleet does.
+    """The workers. A death is noticed at once, where a fleet takes seconds; what follows is the same as in a fleet.
 
-    `fault`: why nothing goes on: the test itself is wrong.
+    `fault`: set to the reason when nothing can go on because the test itself is wrong.
     """
 
     def __init__(self, services: Services) -> None:
@@ -46,7 +48,7 @@ class Crew:
             return self.loop.is_running()
 
     async def hire(self) -> None:
-        """A new worker: it takes all that is queued from now on."""
+        """Start a new worker, which takes everything that is queued from now on."""
         slots = SlotPool(SLOTS)
         slots.open()
         worker = Worker(id=new_worker_id(), slots=slots, runner=Runner(self._services, slots, self))
@@ -75,7 +77,7 @@ class Crew:
             await worker.runner.cancel_if_asked(run_id)
 
     def crash(self) -> None:
-        """The worker whose code asks for it, else the newest, dies now; another one takes its runs over."""
+        """Kill the worker whose code calls this, else the newest; another one takes its runs over."""
         worker = self._here()
         if not worker.is_dead:
             worker.is_dead = True
@@ -83,8 +85,8 @@ class Crew:
             self._do(self._take_over(worker))
 
     async def hand_over(self) -> None:
-        """The worker whose code asks for it, else the newest, leaves as on SIGTERM: another one goes on with its runs,
-        each from its next boundary.
+        """Make the worker whose code calls this, else the newest, leave as on SIGTERM: another one goes on with its
+        runs, each from its next boundary.
         """
         worker = self._here()
         if not (worker.is_leaving or worker.is_dead):
@@ -93,7 +95,7 @@ class Crew:
             self._do(self._leave(worker))
 
     def fail(self, error: BaseException) -> None:
-        """Nothing goes on: `error` is what the test is told."""
+        """Stop everything, and report `error` to the test."""
         if not self.fault.done():
             self.fault.set_result(error)
         self._drop_all()

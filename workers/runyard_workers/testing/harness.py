@@ -1,4 +1,4 @@
-"""`h`: what a test does with its agents."""
+"""`h`: the object with which a test drives its agents."""
 
 from collections.abc import Mapping
 from typing import Any, Unpack
@@ -18,10 +18,10 @@ from runyard_workers.testing.turns import CallOptions, Input, RunOptions, agents
 
 
 class Controls:
-    """What the sync and the async harness have alike.
+    """What the sync and the async harness have in common.
 
-    `model`: plays the script. `executions`: each time that a tool or function ran. `broadcasts`: what was said to
-    rooms. `resources`: what tools find as `ctx.resources`.
+    `model` plays the script. `executions`: each time that a tool or function ran. `broadcasts`: what was sent to rooms.
+    `resources`: what tools find as `ctx.resources`.
     """
 
     def __init__(self, stage: Stage, runs: Runs) -> None:
@@ -33,29 +33,29 @@ class Controls:
         self.resources: Mapping[str, Any] = stage.services.resources
 
     def before(self, *, tool: str | Tool | None = None, step: int | None = None, nth: int = 1) -> Happening:
-        """The moment before a tool's function begins, its call being recorded as started; the n-th time from now on.
-        Or the moment in which the model is asked for turn `step` of its script, counted from 1.
+        """The moment before a tool's function begins, when its call is recorded as started: the n-th time from now on.
+        Or the moment when the model is asked for turn `step` of its script, counted from 1.
         """
         return Happening(self._runs, moment_of("before", tool, step, nth))
 
     def after(self, *, tool: str | Tool | None = None, step: int | None = None, nth: int = 1) -> Happening:
-        """The moment when a tool's function has returned and nothing is stored of it. Or when the model has said all of
-        turn `step`, and the turn is not stored.
+        """The moment when a tool's function has returned and its result is not stored yet. Or when the model has said
+        all of turn `step`, which is not stored yet.
         """
         return Happening(self._runs, moment_of("after", tool, step, nth))
 
     def check(self) -> None:
-        """What the end of the block does: everything that the test has planned must have happened.
+        """Check that everything the test planned has happened, as the end of the `with` block does.
 
         Raises:
-            ScriptError: it did not.
+            ScriptError: something has not.
         """
         self._stage.check()
 
     def crash(self) -> None:
-        """The worker dies here and now; another one takes its runs over. Called by a tool, it does not return.
+        """Kill the worker here and now; another one takes its runs over. When a tool calls it, it does not return.
 
-        Code of tools that waits is cancelled, code that runs in a thread goes on to its end, and nobody hears of it.
+        Code of tools that waits is cancelled; code in a thread runs to its end, and nobody sees its result.
         """
         crash_here(self._stage.crew)
 
@@ -66,11 +66,11 @@ class Harness(Controls):
         super().__init__(self.stage, self.runs)
 
     async def run(self, said: Input, **options: Unpack[RunOptions]) -> RunResult:
-        """Ask an agent, and wait for the end."""
+        """Ask an agent and wait for the end."""
         return await (await self.start(said, **options)).result()
 
     async def start(self, said: Input, **options: Unpack[RunOptions]) -> StartedRun:
-        """Ask an agent, and go on while it runs."""
+        """Ask an agent and go on while it runs."""
         name, loaded = _agent(self._stage, options.get("agent"))
         turn = agents_turn(name, loaded.manifest["queue"], said, options)
         return StartedRun(self._runs, await self._runs.begin(turn))
@@ -81,17 +81,17 @@ class Harness(Controls):
         arguments: Mapping[str, Any] | None = None,
         **options: Unpack[CallOptions],
     ) -> RunResult:
-        """Call a function, and wait for its end. Arguments that do not fit are the result's error, `INVALID_ARGS`."""
+        """Call a function and wait for its end. Arguments that do not fit make the result's error `INVALID_ARGS`."""
         name, loaded = _function(self._stage, function)
         turn = functions_turn(name, loaded.manifest["queue"], arguments or {}, options)
         return await StartedRun(self._runs, await self._runs.begin(turn)).result()
 
     async def results(self) -> list[RunResult]:
-        """Of all that was begun, as it is now."""
+        """The results, as they are now, of everything that was started."""
         return [await self._runs.look(invocation_id) for invocation_id in self._runs.started]
 
     async def hand_over(self) -> None:
-        """The worker leaves, as in a deploy: its runs go on elsewhere from their next boundary."""
+        """Make the worker leave, as in a deploy: its runs go on elsewhere from their next boundary."""
         await self._stage.crew.hand_over()
 
 

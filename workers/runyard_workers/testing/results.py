@@ -1,4 +1,4 @@
-"""What a run has left behind, in a test's words."""
+"""What a run has left behind, as a test sees it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,9 @@ from runyard.runs import RunStatus
 
 
 class SeenFrame(NamedTuple):
-    """A frame as a reader gets it. `event`: "" of answer text. `data`: text of text and thoughts, else JSON's value."""
+    """A frame as a reader gets it. `event` is "" for answer text. `data` is a string for text and thinking, else
+    decoded JSON.
+    """
 
     seq: int
     event: str
@@ -66,12 +68,12 @@ class RunResult:
 
     @property
     def result(self) -> dict[str, Any]:
-        """As the HTTP API answers it."""
+        """The result, as the HTTP API answers it."""
         return self.invocation.result or {}
 
     @property
     def text(self) -> str:
-        """The model's last answer; of a function all that it wrote."""
+        """The model's last answer; for a function, all that it wrote."""
         text: str = self.result.get("text", "")
         return text
 
@@ -82,7 +84,7 @@ class RunResult:
 
     @property
     def error(self) -> dict[str, Any] | None:
-        """Why the run failed, `{"code": "AGENT_MAX_STEPS", "message": "...", ...}`; None: it did not."""
+        """Why the run failed, `{"code": "AGENT_MAX_STEPS", "message": "...", ...}`; None if it did not."""
         return self.invocation.error
 
     @property
@@ -91,7 +93,7 @@ class RunResult:
 
     @property
     def model(self) -> str | None:
-        """Which model gave the last answer."""
+        """The model that gave the last answer."""
         return self.result.get("model")
 
     @property
@@ -123,16 +125,16 @@ class RunResult:
 
     @cached_property
     def frames(self) -> list[SeenFrame]:
-        """All that a reader of this invocation has got, what was withdrawn included."""
+        """All that a reader of this invocation got, including what was withdrawn."""
         return [seen(frame) for frame in self.stored_frames]
 
     def events(self, name: str) -> list[Any]:
-        """The data of the frames of this event: `result.events("progress")`."""
+        """The data of the frames with this event: `result.events("progress")`."""
         return [frame.data for frame in self.frames if frame.event == name]
 
     @property
     def shown(self) -> str:
-        """The answer text that a reader has in the end, after all that was withdrawn."""
+        """The answer text that a reader has in the end, without what was withdrawn."""
         pieces: list[tuple[int, str]] = []
         for frame in self.stored_frames:
             if frame.event == FrameEvent.REWIND:

@@ -18,7 +18,7 @@ FRAMES_MAX = 1_000_000
 
 
 class Runs:
-    """`started`: what was accepted, by its invocation."""
+    """The runs of one harness. `started`: the accepted turns, by invocation."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -98,19 +98,19 @@ class StartedRun:
         await self._runs.steer(self.run_id, said)
 
     async def cancel(self) -> None:
-        """As a person stops it. Returns at once; `result()` waits for the end."""
+        """Cancel it as a person would. Returns at once; `result()` waits for the end."""
         await self._runs.cancel(self.run_id)
 
     async def frames(self) -> AsyncIterator[SeenFrame]:
-        """What a reader of it gets, as it comes, the terminal frame last."""
+        """What a reader of it gets, as it comes, up to the terminal frame."""
         async for frame in self._runs.stage.follow(self.stream_id):
             yield seen(frame)
 
     async def until(self, event: str) -> SeenFrame:
-        """Wait for the first frame of this event, `tool_start` or one of the agent's own.
+        """Wait for the first frame with this event: `tool_start`, for example, or an event of the agent's own.
 
         Raises:
-            ScriptError: the run has ended without one.
+            ScriptError: the run ended without one.
         """
         async for frame in self.frames():
             if frame.event == event:
@@ -122,7 +122,7 @@ class StartedRun:
 
         Raises:
             TimeoutError: it has not ended in time.
-            ScriptError: the script of the model has ended before it.
+            ScriptError: the model's script ended first.
         """
         async for _ in self._runs.stage.follow(self.stream_id):
             pass

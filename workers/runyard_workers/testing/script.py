@@ -1,6 +1,6 @@
-"""What a scripted model does, turn by turn, in the words of a test: `h.model.says("I look.").calls("search", q="x")`.
+"""What a scripted model does, turn by turn, in a test's words: `h.model.says("I look.").calls("search", q="x")`.
 
-A turn is thoughts, then text, then calls. What does not fit behind that begins the next turn.
+A turn is thoughts, then text, then calls. A part that does not fit that order begins the next turn.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from runyard.text import clean_json, clean_text
 from runyard_workers.providers.model import Activity, ModelEvent, ModelRequest, TextDelta, ThinkingDelta, Turn, Usage
 
 USAGE = Usage(input_tokens=20, output_tokens=8)
-"""Of every turn: nothing was read, so nothing can be counted."""
+"""The usage of every turn: no tokens are counted."""
 
 STOP_REASONS = frozenset(FinishReason) - {
     FinishReason.TOOL_USE,
@@ -26,7 +26,7 @@ STOP_REASONS = frozenset(FinishReason) - {
     FinishReason.CANCELLED,
     FinishReason.ERROR,
 }
-"""What a model may say of a turn that only says something."""
+"""Stop reasons that a model may give for a turn without calls."""
 
 OVERLOADED, OVERLOADED_STATUS = "overloaded_error", 529
 """What a provider says of itself when it has too much to do: https://docs.claude.com/en/api/errors"""
@@ -35,7 +35,7 @@ CUT_INPUT = "the output limit (max_tokens) cut the call's input: the call did no
 
 
 class Part(IntEnum):
-    """In the order in which they stand in a turn."""
+    """The parts of a turn, in their order."""
 
     THOUGHTS = 1
     TEXT = 2
@@ -44,7 +44,9 @@ class Part(IntEnum):
 
 @dataclass(kw_only=True)
 class ScriptedTurn:
-    """What the model gives when it is asked. `last`: the part that was added last. `has_ended`: none is added."""
+    """What the model gives when it is asked. `last`: the part that was added last. `has_ended`: nothing more can be
+    added.
+    """
 
     thoughts: list[str] = field(default_factory=list)
     pieces: list[str] = field(default_factory=list)
@@ -54,7 +56,7 @@ class ScriptedTurn:
     has_ended: bool = False
 
     def takes(self, part: Part) -> bool:
-        """Whether a part like this may follow."""
+        """Whether this part may be added now."""
         if self.has_ended or self.last is None:
             return not self.has_ended
         return part > self.last or (part is self.last and part is not Part.TEXT)
@@ -95,7 +97,7 @@ class ScriptedTurn:
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """The provider answers with this HTTP status; 200: in the middle of a stream that had begun."""
+    """The provider answers with this HTTP status; 200 means that it fails in the middle of a stream."""
 
     status: int
     kind: str | None
@@ -108,7 +110,7 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Improvised:
-    """A turn that the test makes of the request."""
+    """A turn that the test makes from the request."""
 
     make: "Callable[[ModelRequest, Script], object]"
 
@@ -120,7 +122,7 @@ Entry = ScriptedTurn | Failure | Improvised
 
 
 class Script:
-    """Adds turns to the model's script, behind those that are there."""
+    """Adds turns to the end of the model's script."""
 
     def __init__(self, entries: list[Entry], turn: ScriptedTurn | None = None) -> None:
         self._entries = entries
