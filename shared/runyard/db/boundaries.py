@@ -1,7 +1,7 @@
-"""A worker's transactions at a turn's boundaries.
+"""A worker's transactions at the boundaries of a turn.
 
-What was sent meanwhile is read under the lock that the turn ends with: nothing that was accepted can slip between the
-last look and the settlement.
+What callers sent meanwhile is read under the same lock under which the turn ends, so no accepted input can fall between
+the last look and the settlement.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,9 @@ from runyard.runs import RunEvent, RunStatus, after
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settlement:
-    """How an invocation ends. `result` and `error` are what its terminal frame will say."""
+    """How an invocation ends. `result` and `error` are what its terminal frame will say; `last_frame` is the number of
+    the last frame before the closing ones.
+    """
 
     event: RunEvent
     result: dict[str, Any]
@@ -43,14 +45,15 @@ class Settlement:
 
 
 Conclude = Callable[[Sequence[Message], bool, Sequence[Input]], Settlement]
-"""Makes a settlement under the run lock, of the rows just appended, the cancel flag and the inputs left unanswered."""
+"""Makes the settlement, under the run lock, from the rows just appended, the cancel flag and the inputs left
+unanswered."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Boundary:
-    """What a boundary's transaction stored. `settlement` None: the invocation goes on.
+    """What the transaction stored. `settlement` None: the invocation goes on.
 
-    `replacement`: the call that took the place of the one that ended.
+    `replacement`: the call that takes the place of the one that ended.
     """
 
     appended: tuple[Message, ...]
@@ -84,7 +87,8 @@ async def append_results(
     results: Sequence[Block],
     at: int,
 ) -> Boundary:
-    """The tool boundary: all results of the batch in the order of the calls, then what steers the run, as one user row.
+    """The tool boundary: all results of the batch, in the order of the calls, then what steers the run, as one user
+    row.
 
     Raises:
         GenerationLost: the run belongs to another worker.
@@ -110,12 +114,12 @@ async def end_turn(
     totals: Totals,
     at: int,
 ) -> Boundary:
-    """The terminal boundary: the model's last turn, what steers the run, the cancel flag, and the end, if it is one.
+    """The terminal boundary: stores the model's last turn, reads what steers the run and the cancel flag, and settles.
 
-    With steering and no cancel the invocation goes on: the inputs become its next user turn. Otherwise `conclude`
-    makes the settlement from what is appended by then; steering that a cancel finds is kept in the transcript.
+    With steering and without a cancel the invocation goes on: the inputs become its next user turn. Otherwise
+    `conclude` makes the settlement. Steering that a cancel finds waiting is kept in the transcript.
 
-    `results` answer calls of the turn that do not run.
+    `turn` None: the model said nothing. `results` answer calls of the turn that will not run.
 
     Raises:
         GenerationLost: the run belongs to another worker.
@@ -160,9 +164,9 @@ async def fail_turn(
     totals: Totals,
     at: int,
 ) -> Boundary:
-    """The end of an invocation that failed: `results` answer its open calls; what steers it stays, unanswered.
+    """The end of an invocation that failed. `results` answer its open calls; input that steers it stays unanswered.
 
-    A cancel that was asked for meanwhile counts: then steering is kept in the transcript, as by `end_turn`.
+    If the run was cancelled meanwhile, that counts, and steering is kept in the transcript as by `end_turn`.
 
     Raises:
         GenerationLost: the run belongs to another worker.
@@ -188,14 +192,14 @@ async def fail_turn(
 
 
 def _answers(held: Held, seq: int, results: Sequence[Block], steered: Sequence[Input], *, at: int) -> list[Message]:
-    """One user row behind row `seq`, if there is anything to say in it."""
+    """One user row after row `seq`, if there is anything to put into it."""
     if not results and not steered:
         return []
     return [user_row(held.run_id, held.invocation_id, seq + 1, user_content(results, steered), at=at)]
 
 
 def _appending(held: Held, rows: Sequence[Message], steered: Sequence[Input]) -> list[tuple[Write, Values]]:
-    """The rows, and the steering that the last of them holds."""
+    """The writes of the rows, and the one that folds steering into the last of them."""
     writes = [appending(row) for row in rows]
     return [*writes, folding(held.run_id, held.invocation_id, rows[-1].seq)] if steered else writes
 
@@ -212,7 +216,9 @@ async def _settle(
     totals: Totals,
     at: int,
 ) -> Boundary:
-    """End the invocation and the run; where a caller replaced the invocation, the run is queued with the next one."""
+    """End the invocation and the run. If a caller replaced the invocation, the run is queued with the replacement
+    instead.
+    """
     replacement = replacement_of(waiting, held.invocation_id)
     last_seq = run.last_seq + len(rows)
     change = {
@@ -253,7 +259,7 @@ async def _settle(
 
 
 def _settled(run: Run, settlement: Settlement, replacement: Input | None) -> Values:
-    """The run has the priority of the call that is to take the place of what ends, from when that was accepted on."""
+    """The run's new status. A replacement is queued with its own priority, as of the time when it was accepted."""
     if replacement is None:
         return {"status": after(RunStatus.RUNNING, settlement.event), "error": settlement.error}
     return {

@@ -1,7 +1,7 @@
-"""What the feed reads: changes of a caller's runs and transcripts, complete below a mark (`runyard.db.marks`).
+"""What the feed reads: changes to a caller's runs and transcripts, complete below a mark (`runyard.db.marks`).
 
-A run that changed several times is told once, as it is now. What was deleted is told for a day; a cursor from before
-what was forgotten since is too old.
+A run that changed several times is reported once, as it is now. Deletions are reported for a day; a cursor older than a
+deletion that was forgotten is refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,9 @@ PAGE = 200
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Horizon:
-    """`mark`: below it everything is told that ever will be. `newest`: no mark is there yet from this one on."""
+    """How far the feed can be read. Everything below `mark` is visible, now and for ever. `newest`: no mark from this
+    one on exists yet.
+    """
 
     mark: int
     newest: int
@@ -40,7 +42,7 @@ class ChangedRun:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Deletion:
-    """`whole_run` false: its transcript, but not the run."""
+    """A run that is gone; `whole_run` false: only its transcript is."""
 
     run_id: str
     whole_run: bool
@@ -57,7 +59,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Changes:
-    """In the order of their marks; `until`: all below it are there."""
+    """In the order of their marks, complete below `until`."""
 
     changes: list[Change]
     until: int
@@ -120,7 +122,7 @@ _postgres_horizon = sa.select(
 
 
 async def forgotten_below(connection: AsyncConnection, *, at: int) -> int:
-    """Whoever has not read up to this mark may miss a deletion that nobody tells any more."""
+    """A reader that has not read up to this mark may have missed a deletion that is no longer reported."""
     return int((await connection.execute(_forgotten, {"until": at - DELETIONS_KEPT_MS})).scalar_one())
 
 
@@ -143,9 +145,9 @@ async def tell_deleted(connection: AsyncConnection, runs: Sequence[Run], *, whol
 async def changes_of(
     connection: AsyncConnection, scopes: Sequence[Scope], *, since: int, before: int, page: int = PAGE
 ) -> Changes:
-    """What changed for these callers from mark `since` on and below `before`, which is at most the horizon's.
+    """What changed for these callers from mark `since` on and below `before`, which is at most the horizon's mark.
 
-    About a page of each kind: all of one mark, and no part of the next.
+    Returns about a page of each kind of change: always all changes of a mark, or none of them.
     """
     asked = {**_owners(scopes), "since": since, "before": before}
     of_runs, of_deletions = (_theirs(connection, table) for table in (agent_runs, agent_deletions))
@@ -182,7 +184,7 @@ def _theirs(connection: AsyncConnection, owner: sa.Table) -> sa.ColumnElement[bo
 
 
 def _listed(dialect: str, name: str, *columns: str) -> sa.Select[Any]:
-    """The pairs of one JSON parameter as rows, however many: one statement for any number of readers."""
+    """The pairs of one JSON parameter as rows, so that one statement serves any number of readers."""
     pairs = sa.text(_LISTED[dialect].format(name)).columns(sa.column("tenant", sa.Text), sa.column("owner", sa.Text))
     listed = pairs.subquery(f"of_{name}")
     return sa.select(*(listed.c[column] for column in columns))
@@ -194,7 +196,7 @@ async def _told(
     messages: Sequence[dict[str, Any]],
     deletions: Sequence[dict[str, Any]],
 ) -> list[Change]:
-    """What was deleted before what is there: a transcript that was cleared may have rows again."""
+    """Deletions come before what is there now: a transcript that was cleared may have rows again."""
     waiting: dict[str, list[Input]] = {}
     if runs:
         for item in await connection.execute(_waiting, {"runs": [row["id"] for row in runs]}):

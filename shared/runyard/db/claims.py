@@ -1,4 +1,4 @@
-"""Claiming: a worker with a free slot takes the best queued row of its queues and agents (`runyard.db.groups`)."""
+"""Claiming: a worker with a free slot takes the best queued run of its queues and agents (`runyard.db.groups`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ from runyard.runs import RunEvent, RunStatus, after
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """A run that belongs to this worker now, as its rows are.
+    """A run that now belongs to this worker, as its rows are.
 
     `folded`: the inputs that this claim put into the transcript; `appended`: the row that holds them.
     """
@@ -44,18 +44,18 @@ class Claim:
 
     @property
     def is_takeover(self) -> bool:
-        """Another worker (or this one, before) had begun the invocation."""
+        """Whether the invocation had begun before, on another worker or on this one."""
         return not self.folded
 
     @property
     def transcript(self) -> list[Message] | None:
-        """All of it, where this claim wrote its first row; None: it has to be read."""
+        """The whole transcript, if this claim wrote its first row; None: it has to be read."""
         return [self.appended] if self.appended is not None and self.appended.seq == 1 else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenBack:
-    """What the message for the next worker names. `cancel_requested`: somebody has asked meanwhile to stop it."""
+    """What the wake-up for the next worker says. `cancel_requested`: somebody has asked to stop the run."""
 
     run_id: RunId
     invocation_id: InvocationId
@@ -212,7 +212,7 @@ async def _lock_first(connection: AsyncConnection, group: Group, limits: Limits,
 
 
 async def is_cancel_requested(connection: AsyncConnection, run_id: RunId, generation: int) -> bool:
-    """Whether the run, still at this generation, is to stop."""
+    """Whether the run is to stop, if it still is at this generation."""
     statement = sa.select(agent_runs.c.cancel_requested).where(
         agent_runs.c.id == run_id, agent_runs.c.generation == generation
     )

@@ -12,7 +12,7 @@ from runyard.db.tables import agent_invocations, agent_runs
 from runyard.ids import InvocationId, RunId
 
 LATE_AFTER_MS = 10_000
-"""Whoever settled closes at once; after this long somebody else does."""
+"""Whoever settles an invocation closes its stream at once. If it is still open after this, any worker closes it."""
 
 BATCH = 50
 
@@ -51,12 +51,13 @@ async def mark_closed(
     *,
     last_frames: Mapping[InvocationId, int] = MappingProxyType({}),
 ) -> set[InvocationId]:
-    """Their terminal frames are in Redis. Needs no lock: it only ever becomes true.
+    """Note that the terminal frames of these invocations are in Redis. Takes no lock: the flag is only ever set.
 
-    Returns those that are not there: erased since they were settled, so that what was just closed is nobody's.
+    Returns the invocations that no longer exist: they were erased since they were settled, so their streams should be
+    deleted.
 
-    `last_frames`: of those whose close had frames to withdraw, the number of the last frame before the closing ones.
-    The terminal frame can be made from the row then, under its number.
+    `last_frames`: for closes that first withdrew frames, the number of the last frame before the closing ones. With it
+    the terminal frame can be made from the row, under its number.
     """
     rows = await connection.execute(_mark_closed, {"invocations": list(invocation_ids), "stream_closed": True})
     there = set(rows.scalars())
@@ -67,7 +68,7 @@ async def mark_closed(
 
 
 async def set_closing_base(connection: AsyncConnection, run_id: RunId, invocation_id: InvocationId, base: int) -> None:
-    """Commit where the numbers of a settled stream's reset begin, before it is written."""
+    """Commit the number at which the reset of a settled stream begins, before it is written."""
     await connection.execute(sa.select(agent_runs.c.id).where(agent_runs.c.id == run_id).with_for_update())
     await connection.execute(
         sa.update(agent_invocations).where(agent_invocations.c.id == invocation_id).values(frame_base=base)

@@ -1,4 +1,4 @@
-"""A worker's death: who notices it puts its runs back, in one transaction. Synchronous: for the beat's thread."""
+"""A worker's death: whoever notices it gives its runs back, in one transaction. Synchronous, for the beat's thread."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from runyard.ids import WorkerId
 from runyard.runs import CallState, RunEvent, RunStatus, after
 
 DEATHS_MAX = 10
-"""Of workers that ran one invocation; then it fails as RUN_CRASHED."""
+"""After so many deaths of workers that ran it, an invocation fails as RUN_CRASHED."""
 
 TOOL_DEATHS_MAX = 3
-"""Of workers while a call of the same tool was started, on one invocation, and none of them came back in between."""
+"""So does one whose workers died so many times while the same tool ran, if the tool never came back in between."""
 
 NEIGHBOURS = 8
 
@@ -66,14 +66,15 @@ _count_death = sa.update(agent_invocations).where(agent_invocations.c.id == sa.b
 
 
 def neighbours(connection: sa.Connection, after_id: str) -> list[tuple[WorkerId, int]]:
-    """Workers whose ids follow, with their beats; at most 8. The ring begins again after "" ."""
+    """The next workers after an id, with their beats; at most 8. The ring begins anew after ""."""
     return [(row.id, row.beat) for row in connection.execute(_after_me, {"after": after_id})]
 
 
 def bury(connection: sa.Connection, worker_id: WorkerId, seen_beat: int) -> list[GivenBack] | None:
-    """Put the runs of a dead worker back, count the death on each, and delete its row: a few statements in all.
+    """Give the runs of a dead worker back, count the death on each, and delete its row, in a fixed number of
+    statements.
 
-    None: its beat is not the one that was seen, so it lives, or somebody else buried it.
+    None: its beat is no longer the one that was seen; it lives, or somebody else has buried it.
     """
     dead = sa.select(workers.c.id).where(workers.c.id == worker_id, workers.c.beat == seen_beat).with_for_update()
     if connection.execute(dead).one_or_none() is None:
@@ -93,9 +94,9 @@ def bury(connection: sa.Connection, worker_id: WorkerId, seen_beat: int) -> list
 
 
 def crash_reason(deaths: Sequence[list[str]]) -> str | None:
-    """Why an invocation must not be tried again; None: it may.
+    """Why an invocation must not be tried again; None: it may be.
 
-    `deaths`: for each, the names of the tools whose calls were started, as `agent_invocations.deaths` holds them.
+    `deaths`: as in `agent_invocations.deaths`, for each death the tools whose calls had started.
     """
     for tool in {name for started in deaths for name in started}:
         if sum(tool in started for started in deaths) >= TOOL_DEATHS_MAX:

@@ -1,4 +1,4 @@
-"""What waits, runs and is parked, and which workers there are: the rows that the depth of queues is told from."""
+"""The rows behind the depth of queues: which runs wait, run and are parked, and which workers there are."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +14,10 @@ from runyard.runs import RunStatus
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Load:
-    """Runs of one tenant with one agent in one status, of one priority class.
+    """How many runs of one tenant, agent and priority class have one status.
 
-    `since`: of queued ones, when the one that has waited longest began to: was accepted or given back, whichever was
-    later; epoch milliseconds. None of others.
+    `since`: for queued runs, when the one that waits longest was accepted or last given back, in epoch milliseconds;
+    None for other statuses.
     """
 
     queue: str
@@ -31,7 +31,7 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerRow:
-    """A worker's row; that it is there shows no life, only a beat that rises does."""
+    """A worker's row. That it exists does not mean that the worker lives: only a rising beat does."""
 
     id: WorkerId
     beat: int
@@ -43,7 +43,7 @@ class WorkerRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Census:
-    """All of one moment. `queues`: those that agents are for whose manifests were seen lately."""
+    """All of it at one moment. `queues`: those of agents whose manifests were seen lately."""
 
     loads: tuple[Load, ...]
     workers: tuple[WorkerRow, ...]
@@ -84,7 +84,7 @@ _manifests = sa.select(agent_manifests.c.manifest).where(agent_manifests.c.last_
 
 
 async def take_census(connection: AsyncConnection, *, seen_since: int) -> Census:
-    """To be read by `Database.snapshot`: a run that is claimed meanwhile is counted once."""
+    """Read it with `Database.snapshot`, so that a run that is being claimed is counted once."""
     loads = [
         Load(**{**row._mapping, "status": RunStatus(row.status), "priority": Priority.stored(row.priority)})
         for row in await connection.execute(_loads)

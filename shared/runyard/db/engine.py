@@ -1,8 +1,8 @@
 """One database behind one interface: Postgres through psycopg 3, SQLite (WAL) through aiosqlite.
 
-A transaction is a function of a connection. `Database.write` runs it, commits, and knows which failures may be run
-again: a link that was dead before the commit was sent has changed nothing, so the function runs once more on a new
-link; a failure of the commit itself leaves the outcome unknown and is told as `CommitUnknown`.
+A transaction is a function of a connection. `Database.write` runs it and commits. It knows which failures it may
+repeat: if the link was dead before the commit was sent, nothing has changed, and the function runs once more on a new
+link. If the commit itself fails, its outcome is unknown, which is raised as `CommitUnknown`.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ SQLITE_AWAY = {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN,
 }
-"""Primary result codes that blame the file, not the statement (https://www.sqlite.org/rescode.html)."""
+"""Primary result codes that blame the file and not the statement (https://www.sqlite.org/rescode.html)."""
 
 
 def _dumps(value: Any) -> str:
@@ -81,10 +81,10 @@ def sync_engine(url: str, *, statement_timeout_ms: int | None = None) -> sa.Engi
 
 
 class _SqliteConnection(sqlite3.Connection):
-    """Closing it ends its transaction.
+    """A connection whose `close` ends its transaction.
 
-    SQLite itself keeps a closed connection, lock and all, for as long as one of its statements is not finished, and the
-    traceback of a cancelled task remembers such a statement until the garbage collector comes by.
+    SQLite itself keeps a closed connection, with its lock, until all its statements are finished, and the traceback of
+    a cancelled task keeps such a statement alive until the next garbage collection.
     https://www.sqlite.org/c3ref/close.html
     """
 
@@ -113,9 +113,8 @@ def _configure_sqlite(engine: sa.Engine, busy_timeout_ms: int) -> None:
 
 
 def _use_wal(cursor: Any, busy_timeout_ms: int) -> None:
-    """SQLite refuses the change at once while another process writes: it does not wait for the lock that this takes.
-
-    So of many processes that open a new file together some would fail. One that is in WAL already is not changed.
+    """Switch to WAL, waiting for writers. SQLite refuses the switch at once while another process writes, so of many
+    processes that open a new file together some would fail. A database that is in WAL already does not change.
     """
     deadline = time.monotonic() + busy_timeout_ms / 1000
     while True:
@@ -130,9 +129,9 @@ def _use_wal(cursor: Any, busy_timeout_ms: int) -> None:
 
 
 class Database:
-    """The process's pool. Created inside the running loop, closed by whoever created it.
+    """The process's pool of connections. Create it inside the running loop and close it.
 
-    `on_commit` is called after each commit of `write`, and must not raise.
+    `on_commit` is called after each commit of `write` and must not raise.
     """
 
     def __init__(self, url: str, *, pool_size: int, on_commit: Callable[[], None] = lambda: None) -> None:
@@ -227,7 +226,7 @@ class Database:
 
     @property
     def links(self) -> int:
-        """How many the pool may open."""
+        """How many connections the pool may open."""
         return self._pool.size()
 
     def links_in_use(self) -> int:
@@ -242,12 +241,12 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction held open by the caller, for tests that interleave two by hand."""
+        """A transaction that the caller holds open, for tests that interleave two by hand."""
         async with self._engine.connect() as connection, connection.begin():
             yield connection
 
     async def close(self) -> None:
-        """Close every link. Whoever uses one must have ended: a link in use is not closed, now or later."""
+        """Close every connection. End whatever uses one first: a connection in use is not closed, now or later."""
         await self._engine.dispose()
 
 
@@ -272,7 +271,7 @@ async def _once_more(attempt: Callable[[], Awaitable[T]]) -> T:
 
 
 def _is_away(error: sa.exc.DBAPIError) -> bool:
-    """Whether the database, not the statement, is at fault. Such a statement has changed nothing."""
+    """Whether the database is at fault and not the statement, which then has changed nothing."""
     if isinstance(error.orig, sqlite3.Error):
         return _sqlite_code(error.orig) in SQLITE_AWAY
     return error.connection_invalidated or isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError)

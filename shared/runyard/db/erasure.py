@@ -1,4 +1,4 @@
-"""Deleting what belongs to runs. Whoever calls holds their locks."""
+"""Deleting runs and all that belongs to them. The caller holds the runs' locks."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ _delete_runs = sa.delete(agent_runs).where(agent_runs.c.id.in_(_runs))
 
 
 async def delete_transcripts(connection: AsyncConnection, runs: Sequence[Run]) -> list[str]:
-    """All but the rows of the runs themselves. Returns the streams that are nobody's now."""
+    """Delete everything of these runs except their own rows. Returns the ids of streams that belong to nobody now."""
     of_these = {"runs": [run.id for run in runs]}
     streams = list((await connection.execute(_streams, of_these)).scalars())
     for delete in _deletes:
@@ -34,7 +34,9 @@ async def delete_transcripts(connection: AsyncConnection, runs: Sequence[Run]) -
 
 
 async def delete_runs(connection: AsyncConnection, runs: Sequence[Run], *, at: int) -> list[str]:
-    """The runs with all that belongs to them; the feed tells it. Returns the streams that are nobody's now."""
+    """Delete these runs and all that belongs to them, and tell the feed. Returns the ids of streams that belong to
+    nobody now.
+    """
     streams = await delete_transcripts(connection, runs)
     await tell_deleted(connection, runs, whole_run=True, at=at)
     await connection.execute(_delete_runs, {"runs": [run.id for run in runs]})

@@ -1,7 +1,7 @@
-"""`Idempotency-Key`: a call that its caller repeats, since the answer was lost, is the call that was accepted.
+"""`Idempotency-Key`: a call that is repeated because its answer was lost is the call that was accepted before.
 
-The key is taken in the transaction that accepts the call. So a refused call takes none, and of two at once the second
-waits until the first has committed, then finds its key.
+The key is taken in the transaction that accepts the call. So a refused call takes no key, and of two calls at once the
+second waits for the first to commit and then finds its key.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from runyard.errors import IdempotencyMismatch
 from runyard.ids import InputId, InvocationId, RunId
 
 KEPT_MS = 24 * 3600 * 1000
-"""A key that is older is a new one."""
+"""After this a key may be used again for another call."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallKey:
-    """`request_hash`: of all that the call says; the same key must not come with another one."""
+    """A caller's key. `request_hash` covers everything that the call says; the key must not come with another one."""
 
     key: str
     request_hash: str
@@ -28,7 +28,7 @@ class CallKey:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeyedCall:
-    """What a key stands for. `queued`: how many inputs steered the run with this one, if it did."""
+    """The call that a key stands for. `queued`: if it steered a run, how many inputs waited then, with it."""
 
     run_id: RunId
     invocation_id: InvocationId
@@ -58,9 +58,9 @@ _bind = sa.update(idempotency_keys).where(_one)
 async def take_key(
     connection: AsyncConnection, call: CallKey, keyed: KeyedCall, *, tenant_id: str, user_id: str, at: int
 ) -> KeyedCall | None:
-    """Take the key for this call; None: it is taken, now or by an earlier try of the same transaction.
+    """Take the key for this call. None: it is this call's now, or was taken by an earlier try of the same call.
 
-    Returns the earlier call that has the key.
+    Otherwise returns the earlier call that has the key.
 
     Raises:
         IdempotencyMismatch: the earlier call said something else.
@@ -92,7 +92,7 @@ async def take_key(
 async def bind_key(
     connection: AsyncConnection, call: CallKey, keyed: KeyedCall, *, tenant_id: str, user_id: str
 ) -> None:
-    """Say where the input went: known only once it is accepted."""
+    """Store where the input went, which is known only once it is accepted."""
     await connection.execute(
         _bind,
         {

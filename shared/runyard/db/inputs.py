@@ -19,7 +19,7 @@ from runyard.ids import InputId, InvocationId, RunId
 
 STEERING_MAX = 32
 STEERING_MAX_CHARS = 32_768
-"""Steering that waits to be folded, over all of a run's inputs; the limits of the system that Runyard follows."""
+"""How much steering may wait on one run, in inputs and in characters; the limits of the system that Runyard follows."""
 
 _unfolded = sa.and_(agent_inputs.c.run_id == sa.bindparam("run"), agent_inputs.c.folded_in_seq.is_(None))
 _of_a_later_call = agent_inputs.c.invocation_id.in_(
@@ -61,7 +61,7 @@ _drop = sa.delete(agent_inputs).where(
 
 
 async def next_position(connection: AsyncConnection, run_id: RunId) -> int:
-    """Of an input that is added to a run; the run lock is held."""
+    """The position of the next input of a run; the run lock is held."""
     return int((await connection.execute(_highest, {"run": run_id})).scalar_one()) + 1
 
 
@@ -75,7 +75,7 @@ def adding(
     opens: bool,
     at: int,
 ) -> tuple[Write, Values]:
-    """The write that stores what a caller sent, beside a change of its run."""
+    """The write that stores an input, next to a change of its run."""
     return _ADDED, {
         "id": input_id,
         "run_id": run_id,
@@ -88,23 +88,23 @@ def adding(
 
 
 async def waiting_inputs(connection: AsyncConnection, run_id: RunId) -> list[Input]:
-    """Those not folded yet, in the order in which they came."""
+    """Inputs that are not folded yet, in the order in which they came."""
     return [Input(**row._mapping) for row in await connection.execute(_waiting, {"run": run_id})]
 
 
 async def steering_folded_in(connection: AsyncConnection, run_id: RunId, seq: int) -> list[Input]:
-    """The steering that a row of the transcript holds."""
+    """The steering that a transcript row holds."""
     rows = await connection.execute(_folded_in, {"run": run_id, "seq": seq})
     return [found for row in rows if not (found := Input(**row._mapping)).opens]
 
 
 def replacement_of(waiting: Sequence[Input], invocation_id: InvocationId) -> Input | None:
-    """What opens the call that takes the place of this one, if there is such a call."""
+    """The input that opens the call which takes this one's place, if there is one."""
     return next((item for item in waiting if item.opens and item.invocation_id != invocation_id), None)
 
 
 def check_room(steering: Sequence[Input], content: Content) -> None:
-    """Raises `InputQueueFull` when this would be more steering than a run may hold."""
+    """Raises `InputQueueFull` if this input would be more steering than a run may hold."""
     chars = sum(len(text_of(item.content)) for item in steering) + len(text_of(content))
     if len(steering) >= STEERING_MAX or chars > STEERING_MAX_CHARS:
         raise InputQueueFull(
@@ -113,9 +113,9 @@ def check_room(steering: Sequence[Input], content: Content) -> None:
 
 
 async def retract_input(connection: AsyncConnection, run_id: str, scope: Scope, input_id: str) -> Input | None:
-    """Take back an input that is not folded yet. None: this caller has no such run, or the run no such input.
+    """Take back an input that is not folded yet. None: the caller has no such run, or the run has no such input.
 
-    What opens a call cannot be taken back: without it there is no call; cancel the run instead.
+    An input that opens a call cannot be taken back, since the call would have nothing left: cancel the run instead.
 
     Raises:
         AlreadyFolded: the transcript has it, or it opens a call.
@@ -147,10 +147,10 @@ async def touch(connection: AsyncConnection, run_id: RunId) -> None:
 
 
 async def fold_opening(connection: AsyncConnection, run: Run, *, at: int) -> tuple[tuple[Input, ...], Message | None]:
-    """Begin the run's newest invocation: what opens it, what steers it by now, and what earlier ones left unanswered,
-    as one user row, which the caller appends in the same transaction.
+    """Begin the run's newest invocation: fold what opens it, what steers it so far, and what earlier calls left
+    unanswered into one user row, which the caller appends in the same transaction.
 
-    Of one that a worker has begun before nothing is folded: what steers it waits for a boundary. The run lock is held.
+    Nothing is folded if a worker began the invocation before: its steering waits for a boundary. The run lock is held.
     """
     seq = run.last_seq + 1
     parameters = {"run": run.id, "invocation": run.newest_invocation, "folded_in_seq": seq}
@@ -161,14 +161,14 @@ async def fold_opening(connection: AsyncConnection, run: Run, *, at: int) -> tup
 
 
 def steering_of(waiting: Sequence[Input], invocation_id: InvocationId, seq: int) -> tuple[Input, ...]:
-    """What steers this invocation, of all that waits, as it is once it is folded into row `seq`."""
+    """The waiting inputs that steer this invocation, as they are once folded into row `seq`."""
     return tuple(replace(item, folded_in_seq=seq) for item in waiting if item.invocation_id == invocation_id)
 
 
 def folding(run_id: RunId, invocation_id: InvocationId, seq: int) -> tuple[Write, Values]:
-    """The write that folds what steers this invocation into row `seq`, appended in the same transaction.
+    """The write that folds what steers this invocation into row `seq`, which is appended in the same transaction.
 
-    The run lock was held when what waits was read: it folds those and no others.
+    It folds exactly the inputs that `waiting_inputs` read, since the run lock has been held from then on.
     """
     return _STEERING_FOLDED, {"run": run_id, "invocation": invocation_id, "folded_in_seq": seq}
 
@@ -176,7 +176,7 @@ def folding(run_id: RunId, invocation_id: InvocationId, seq: int) -> tuple[Write
 async def take_due(
     connection: AsyncConnection, run_id: RunId, invocation_id: InvocationId, seq: int
 ) -> tuple[Input, ...]:
-    """Fold what steers and what opens the invocation, and what earlier ones left unanswered, into row `seq`.
+    """Fold what opens and what steers the invocation, and what earlier calls left unanswered, into row `seq`.
 
     The caller appends the row in the same transaction.
     """
@@ -185,10 +185,10 @@ async def take_due(
 
 
 def user_content(results: Sequence[Block], inputs: Sequence[Input]) -> Content:
-    """One user turn of results and inputs.
+    """The content of one user row made of results and inputs.
 
-    Behind results each text is a block of its own. Without, texts are joined by a blank line; with an image or a
-    document among them it is a list of blocks too.
+    After results, each input is a block of its own. Without results, plain texts are joined by a blank line; if an
+    image or a document is among the inputs, the content is a list of blocks.
     """
     contents = [item.content for item in inputs]
     texts = [content for content in contents if isinstance(content, str)]

@@ -1,4 +1,4 @@
-"""How many runs of a user, of a tenant and of an agent may run at once: counted from the rows that run, so that nothing
+"""How many runs of a user, a tenant and an agent may run at once. They are counted from the rows that run, so no count
 can leak.
 """
 
@@ -13,12 +13,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runyard.db.tables import RUNNING, agent_runs
 
 _LOCKS = 0x72756E79
-"""The first half of the keys that are locked here: the second is a name's hash. Migrations lock one whole number."""
+"""The first half of these advisory locks' keys; the second is the hash of a name. (Migrations lock a single number.)"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """None, and of an agent that is not named: any number."""
+    """None, or an agent that is not named, means any number."""
 
     per_user: int | None = None
     per_tenant: int | None = None
@@ -26,7 +26,7 @@ class Limits:
 
     @classmethod
     def of(cls, *, per_user: int, per_tenant: int, per_agent: Mapping[str, int]) -> "Limits":
-        """As the settings have them, where 0 is no limit."""
+        """From the settings, in which 0 means no limit."""
         return cls(per_user=per_user or None, per_tenant=per_tenant or None, per_agent=per_agent)
 
     def concern(self, agent: str) -> bool:
@@ -68,7 +68,7 @@ def running_of_user(tenant_id: sa.ColumnElement[str], user_id: sa.ColumnElement[
 
 
 async def full_agents(connection: AsyncConnection, limits: Limits) -> set[str]:
-    """Those that run as often as they may."""
+    """The agents that have as many runs running as they may."""
     if not limits.per_agent:
         return set()
     running = await connection.execute(_by_agent, {"agents": list(limits.per_agent)})
@@ -76,14 +76,14 @@ async def full_agents(connection: AsyncConnection, limits: Limits) -> set[str]:
 
 
 async def running_of_tenants(connection: AsyncConnection, tenants: Sequence[str]) -> dict[str, int]:
-    """How many runs of each run now; one that has none is not named."""
+    """How many runs of each tenant run now; a tenant with none is left out."""
     running = await connection.execute(_by_tenant, {"tenants": list(tenants)})
     return {row.tenant_id: row.runs for row in running}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Running:
-    """How many runs run now, of those that were asked about; a user is named with their tenant."""
+    """How many runs run now, among those asked about. Users are counted per tenant."""
 
     by_user: Counter[tuple[str, str]] = field(default_factory=Counter)
     by_tenant: Counter[str] = field(default_factory=Counter)
@@ -91,7 +91,7 @@ class Running:
 
 
 async def running_now(connection: AsyncConnection, limits: Limits, tenants: Collection[str]) -> Running:
-    """What counts against these limits of what runs, of these tenants; without a limit nothing is counted."""
+    """The running runs of these tenants that count against the limits; what has no limit is not counted."""
     running = Running()
     if limits.per_agent:
         for row in await connection.execute(_by_agent, {"agents": list(limits.per_agent)}):

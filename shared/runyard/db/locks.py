@@ -1,8 +1,8 @@
-"""The run lock: every transaction that changes a run, its messages, inputs, calls or invocation takes it first.
+"""The run lock. Every transaction that changes a run, its messages, inputs, calls or invocation takes it first.
 
-A worker's lock carries the generation it claimed; where the row has another one, the run belongs to somebody else and
-the whole transaction is refused. (A guard in the WHERE of another table's statement would be no fence: it is evaluated
-against a snapshot, not against the locked row.) On SQLite the lock is the whole database: BEGIN IMMEDIATE.
+A worker's lock names the generation that it claimed. If the row has another one, the run belongs to somebody else, and
+the whole transaction is refused. (A condition in the WHERE of another table's statement would be no fence: it is
+evaluated against a snapshot, not against the locked row.) On SQLite the lock is the whole database: BEGIN IMMEDIATE.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ claimed = sa.and_(
     agent_runs.c.generation == sa.bindparam("held_generation"),
     agent_runs.c.status == RunStatus.RUNNING,
 )
-"""A run that its worker still holds; the parameters are those of `fence`."""
+"""Matches a run that its worker still holds; `fence` gives the parameters."""
 
 _lock = sa.select(agent_runs).where(claimed).with_for_update()
 _lock_owned = Scoped(sa.select(agent_runs).where(agent_runs.c.id == sa.bindparam("run")).with_for_update())
@@ -34,7 +34,7 @@ def fence(run_id: RunId, generation: int) -> dict[str, Any]:
 
 
 async def lock_claimed(connection: AsyncConnection, run_id: RunId, generation: int) -> Run:
-    """A worker's lock on a run it runs.
+    """Lock a run that this worker runs.
 
     Raises:
         GenerationLost: the run changed hands, or is settled.
@@ -52,9 +52,9 @@ async def write_claimed(
     change: tuple[Update, Values],
     *others: tuple[Write, Values],
 ) -> None:
-    """`lock_claimed`, a change of the run (an Update where `claimed`) and what depends on it.
+    """Lock a run as `lock_claimed` does and change it, with what depends on the change, in one round trip.
 
-    An UPDATE locks its row and checks its WHERE again under the lock.
+    `change` is an Update whose `where` is `claimed`: an UPDATE locks its row and checks its WHERE again under the lock.
 
     Raises:
         GenerationLost: the run changed hands, or is settled.
@@ -65,6 +65,8 @@ async def write_claimed(
 
 
 async def lock_owned(connection: AsyncConnection, run_id: str, scope: Scope) -> Run | None:
-    """The gateway's lock: without a generation, but only for a caller whose it is. None: unknown, or not theirs."""
+    """Lock a run for the gateway: without a generation, but only for a caller who may see it. None: unknown, or not
+    theirs.
+    """
     row = (await _lock_owned.execute(connection, scope, run=run_id)).one_or_none()
     return None if row is None else Run(**row._mapping)

@@ -1,8 +1,8 @@
-"""The mark that each change leaves on its row, by which the feed finds what is new, complete and without a counter that
-all transactions would wait for.
+"""The mark that each change leaves on its row. By it the feed finds all that is new, without a counter on which all
+transactions would wait.
 
-On Postgres it is the transaction's id: whoever reads takes the rows below the oldest transaction that still runs, since
-below it nothing can appear any more. On SQLite, which has one writer at a time, it is one more than the highest mark.
+On Postgres the mark is the transaction's id. A reader takes the rows below the oldest transaction that still runs,
+since nothing new can appear there. On SQLite, which has one writer at a time, it is one more than the highest mark.
 Statements need not name it: it is the column's default and its `onupdate`.
 """
 
@@ -19,7 +19,7 @@ _HIGHEST_AND_ONE = """(SELECT coalesce(max(mark), 0) + 1 FROM (
 
 
 class CurrentMark(sa.ColumnElement[int]):
-    """The mark of what this transaction changes."""
+    """The mark of the current transaction's changes."""
 
     inherit_cache = True
     type = sa.BigInteger()
@@ -36,6 +36,6 @@ def _next(_element: CurrentMark, _compiler: SQLCompiler, **_options: Any) -> str
 
 
 def marked() -> sa.Column[int]:
-    """A table's column for it. Rows that were there before it have 0: no cursor is below them."""
+    """The column for a table's marks. Rows from before it existed have 0, which no cursor is below."""
     mark = CurrentMark()
     return sa.Column("changed_xid", sa.BigInteger, nullable=False, server_default="0", default=mark, onupdate=mark)

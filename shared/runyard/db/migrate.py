@@ -1,7 +1,7 @@
-"""The schema: upgraded by `runyard migrate` and `runyard dev`, awaited by gateway and worker.
+"""The schema: `runyard migrate` and `runyard dev` upgrade it, gateways and workers wait for it.
 
-All migrations of one upgrade run in one transaction under a lock, on both databases: of many that start together one
-migrates and the rest find the work done; one that is killed half way leaves nothing behind.
+An upgrade runs all its migrations in one transaction under a lock, on both databases. If many processes start together,
+one migrates and the others find the work done; one that is killed halfway leaves nothing behind.
 """
 
 import time
@@ -27,9 +27,9 @@ log = structlog.get_logger()
 
 
 def upgrade(database_url: str) -> str | None:
-    """Bring the schema to this version's revision, or leave it at a newer one; the revision that it has then.
+    """Bring the schema to this version's revision, or leave it at a newer one; returns the revision that it then has.
 
-    Waits for another process that does so, 60 s at most.
+    Waits up to 60 s for another process that is migrating.
 
     Raises:
         StartError: the database cannot be reached or changed, or the lock was not free in time.
@@ -59,10 +59,10 @@ def wait_for_revision(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Return once the schema is at this version's revision or at a newer one; blocking.
+    """Return once the schema is at this version's revision or at a newer one. It blocks.
 
     Raises:
-        StartError: it was not within `wait_s`; names the command that migrates.
+        StartError: it was not within `wait_s`; the message names the command that migrates.
     """
     engine = sync_engine(database_url)
     script = ScriptDirectory.from_config(_config())
@@ -99,7 +99,7 @@ def _revision(connection: sa.Connection) -> str | None:
 
 
 def _is_newer(connection: sa.Connection, script: ScriptDirectory) -> bool:
-    """A revision that this version does not know was made by a newer one: its schema still serves this version."""
+    """Whether a newer version made the schema: this one does not know its revision, but can use it."""
     revision = _revision(connection)
     return revision is not None and revision not in {known.revision for known in script.walk_revisions()}
 

@@ -1,4 +1,4 @@
-"""Where calls stand that wait for a worker."""
+"""The places of queued calls among those that wait for a worker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runyard.db.tables import QUEUED, agent_invocations, agent_runs
 
 POSITION_MAX = 100
-"""From here on a position is only a lower bound: what is counted does not grow with the backlog."""
+"""From here on a position is only a lower bound, so that the cost of counting does not grow with the backlog."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """A queued call. `position`: 1 for the one that is next, up to `POSITION_MAX`; counted are those of the same queue,
-    agent and tenant, in the order in which they are claimed.
+    """The place of a queued call: 1 for the next, up to `POSITION_MAX`, among those of the same queue, agent and
+    tenant, in the order in which they are claimed.
     """
 
     queue: str
@@ -64,7 +64,7 @@ _positions = _statement()
 
 
 async def queue_positions(connection: AsyncConnection, stream_ids: Sequence[str]) -> dict[str, Place]:
-    """By stream, of those whose runs are queued."""
+    """The places of those streams whose runs are queued."""
     places = {}
     for row in await connection.execute(_positions, {"streams": list(stream_ids)}):
         columns = dict(row._mapping)

@@ -1,4 +1,4 @@
-"""Links to Postgres: none is waited for without end, and none that leads to a standby is kept."""
+"""Connections to Postgres: none is waited for without limit, and none to a standby is kept."""
 
 from typing import Any, TypeVar
 
@@ -10,28 +10,27 @@ from psycopg.pq import TransactionStatus
 T = TypeVar("T")
 
 IDLE_IN_TRANSACTION_MS = 5_000
-"""A frozen process must not hold a run's lock: the server ends its session."""
+"""A frozen process must not hold a run's lock: after this the server ends its session."""
 
 CONNECT_S = 5
 ANSWER_S = 10
-"""A server that takes a statement and says nothing for so long counts as away, be it frozen, its disk, or a proxy."""
+"""A server that takes a statement and says nothing for this long counts as away, whether it, its disk or a proxy hangs.
+"""
 
 MARGIN_S = 1
-"""Where the server has a limit for statements itself, it is heard out."""
+"""Where the server itself limits statements, it gets this much longer to say so."""
 
 WAIT_INTERVAL_S = 0.1  # psycopg's own: how often a wait that blocks its thread looks for signals
 
 READ_ONLY_TRANSACTION = "25006"
-"""The SQLSTATE of a write on a standby: after a failover this link leads to it for ever, so it counts as lost.
+"""The SQLSTATE of a write on a standby. After a failover such a link would lead there for ever, so it counts as lost.
 
-https://www.postgresql.org/docs/current/errcodes-appendix.html
-"""
+https://www.postgresql.org/docs/current/errcodes-appendix.html"""
 
 
 POOLED = "pgbouncer"
-"""`?pgbouncer=true`: the address is that of a pool in transaction mode, where a session is another one after each
-transaction. What belongs to a session (prepared statements, settings) is done without.
-"""
+"""`?pgbouncer=true`: the address is that of a pool in transaction mode, where every transaction may get another
+session. So nothing that belongs to a session is used: no prepared statements, no session settings."""
 
 
 def link_url(url: str) -> sa.URL:
@@ -71,7 +70,7 @@ def _session_settings(statement_timeout_ms: int | None) -> str:
 
 
 def watch_links(engine: sa.Engine) -> None:
-    """Whoever meets a standby loses the link, and with it every other one that the pool has."""
+    """Whoever meets a standby loses that link, and the pool all its others."""
 
     @sa.event.listens_for(engine, "handle_error")
     def _lose_standby(context: sa.engine.ExceptionContext) -> None:
@@ -116,6 +115,6 @@ class AsyncBoundedLink(psycopg.AsyncConnection[Any]):
 
 
 def _give_up(link: psycopg.pq.abc.PGconn) -> None:
-    """Close a link whose statement is still under way: nothing that comes over it later is of use to anybody."""
+    """Close a link whose statement is still running: what arrives over it later is of no use to anybody."""
     if link.transaction_status == TransactionStatus.ACTIVE:
         link.finish()

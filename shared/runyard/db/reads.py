@@ -1,4 +1,6 @@
-"""What the gateway reads. The caller's scope is part of the query that loads a row: no second check to forget."""
+"""What the gateway reads. The query that loads a row includes the caller's scope, so there is no second check to
+forget.
+"""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -25,7 +27,9 @@ from runyard.ids import WorkerId
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunFilter:
-    """`metadata`: what top-level fields must be, each a text, or a number, true, false or null as JSON writes it."""
+    """`metadata`: what top-level fields must equal, each given as a string, or as JSON for a number, true, false or
+    null.
+    """
 
     agent: str | None = None
     status: str | None = None
@@ -52,7 +56,9 @@ _run_of_invocation = sa.select(agent_runs).where(agent_runs.c.id == sa.bindparam
 async def run_of(
     connection: AsyncConnection, run_id: str, scope: Scope
 ) -> tuple[Run, Invocation | None, list[Input]] | None:
-    """A run, its newest invocation, if it has had one, and its inputs that are not folded yet."""
+    """A run, its newest invocation if it has had one, and its inputs that are not folded yet. None: not
+    the caller's.
+    """
     row = (await _run.execute(connection, scope, run=run_id)).one_or_none()
     if row is None:
         return None
@@ -72,7 +78,7 @@ async def run_of(
 async def runs_of(
     connection: AsyncConnection, scope: Scope, where: RunFilter, *, before: tuple[int, str] | None, limit: int
 ) -> list[tuple[Run, str | None]]:
-    """Newest activity first, ties by id; each with the stream of its newest invocation."""
+    """Runs, newest activity first, then by id, each with the stream of its newest invocation."""
     statement = (
         sa.select(agent_runs, agent_invocations.c.stream_id)
         .outerjoin(agent_invocations, agent_invocations.c.id == agent_runs.c.invocation_id)
@@ -98,14 +104,14 @@ async def runs_of(
 
 
 def _metadata_value(connection: AsyncConnection, key: str) -> sa.ColumnElement[str]:
-    """A top-level field as the JSON text that was stored, the same on both databases."""
+    """A top-level field as the JSON text that was stored; the same on both databases."""
     name = f'$."{key}"' if connection.dialect.name == "sqlite" else key
     value = agent_runs.c.metadata.op("->", return_type=sa.Text())(sa.cast(sa.literal(name, sa.Text), sa.Text))
     return sa.cast(value, sa.Text)
 
 
 def _as_json(value: str) -> list[str]:
-    """What a value in a query may be in JSON: `5` is the text "5" and the number."""
+    """The JSON that a value in a query may stand for: `5` is the string "5" or the number."""
     written = [orjson.dumps(value).decode()]
     with contextlib.suppress(orjson.JSONDecodeError):
         literal = orjson.loads(value)
@@ -198,8 +204,8 @@ async def steps_of(connection: AsyncConnection, invocation: Invocation) -> list[
 
 
 async def committed_answer(connection: AsyncConnection, run_id: str, invocation_id: str) -> tuple[str, int]:
-    """The answer text that an invocation's rows hold: what its readers have seen, after all rewinds; and the number of
-    the last frame that they account for, 0: of none.
+    """The answer text in an invocation's rows, which is what readers have seen after all rewinds, and the number of the
+    last frame that the rows account for; 0: none.
     """
     rows = await connection.execute(
         sa.select(agent_messages.c.content, agent_messages.c.last_frame)
@@ -218,7 +224,9 @@ async def committed_answer(connection: AsyncConnection, run_id: str, invocation_
 
 
 async def invocations_by_stream(connection: AsyncConnection, stream_ids: Sequence[str]) -> dict[str, Invocation]:
-    """For the gateway's own watch over streams that it serves; who may read them was decided when they were opened."""
+    """The invocations of these streams, for the gateway's own watch. Who may read a stream was decided when it was
+    opened.
+    """
     statement = sa.select(agent_invocations).where(agent_invocations.c.stream_id.in_(stream_ids))
     return {row.stream_id: Invocation(**row._mapping) for row in await connection.execute(statement)}
 
@@ -226,7 +234,7 @@ async def invocations_by_stream(connection: AsyncConnection, stream_ids: Sequenc
 async def agents_known(
     connection: AsyncConnection, *, seen_since: int
 ) -> tuple[list[Manifest], dict[WorkerId, dict[str, str]]]:
-    """Manifests seen since then, newest first, and the agents (name to version) of each worker that has a row."""
+    """The manifests seen since then, newest first, and each registered worker's agents, name to version."""
     manifests = await connection.execute(
         sa.select(agent_manifests)
         .where(agent_manifests.c.last_seen >= seen_since)
@@ -240,9 +248,10 @@ _lock_no_row = sa.select(workers.c.id).where(sa.false()).with_for_update()
 
 
 async def check_writable(connection: AsyncConnection) -> None:
-    """Do nothing that a database which takes writes would refuse: after a failover an old primary answers reads.
+    """Does nothing, but fails on a database that cannot be written: after a failover an old primary still answers
+    reads.
 
-    Asking for a lock, it is refused on a standby as a write is: `Database.read` tries it again over a new link, and
-    tells of a database that is away.
+    It asks for a lock, which a standby refuses like a write. `Database.read` then tries again over a new link, or
+    reports the database as away.
     """
     await connection.execute(_lock_no_row)

@@ -1,4 +1,4 @@
-"""Rows as values: what the transactions return. Field names are the columns' (`tables.py` says what they hold)."""
+"""Rows as values, as the transactions return them. Fields are named like the columns, which `tables.py` explains."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +44,7 @@ class Run:
 
     @property
     def newest_invocation(self) -> InvocationId:
-        """Of a run that has had one: every run but those that are idle or were cleared."""
+        """The newest invocation of a run that has had one: every run except those that are idle or were cleared."""
         assert self.invocation_id is not None, f"run {self.id} has no invocation"
         return self.invocation_id
 

@@ -1,8 +1,8 @@
-"""Deleting what is old enough, a batch a transaction, by the database's clock; rows that somebody has locked are left
-for another time.
+"""Deleting what is old enough: a batch for each transaction, by the database's clock. Rows that somebody has locked are
+left for another time.
 
-Every table that grows is here or has its reason: `workers` holds who is there, `service_keys` what people made by hand;
-transcripts, inputs and invocations go with their run.
+Every table that grows is handled here or has a reason not to be: `workers` holds only those that live, `service_keys`
+what people made by hand; transcripts, inputs and invocations go with their run.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from runyard.db.tables import (
 )
 
 RUNS_A_BATCH = 20
-"""A run may have thousands of rows."""
+"""Few, since a run may have thousands of rows."""
 
 LEDGERS_A_BATCH = 100
 ROWS_A_BATCH = 500
@@ -35,12 +35,12 @@ ROWS_A_BATCH = 500
 CLOCKS_APART_MS = 3_600_000
 KEYS_AGE_MS = KEPT_MS + CLOCKS_APART_MS
 DELETIONS_AGE_MS = DELETIONS_KEPT_MS + CLOCKS_APART_MS
-"""They are of use for a day by the clocks of gateways, which may be behind the database's."""
+"""Keys and deletions are used for a day by the gateways' clocks, which may be behind the database's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Forgotten:
-    """What one batch deleted. `streams`: those that are nobody's now; `more`: the batch was full."""
+    """What one batch deleted. `streams`: ids of streams that belong to nobody now. `more`: the batch was full."""
 
     rows: int
     more: bool
@@ -76,8 +76,8 @@ _calls_gone = sa.update(agent_invocations).where(agent_invocations.c.id.in_(_inv
 
 @dataclass(frozen=True, slots=True)
 class _Old:
-    """The oldest rows of a table, a batch of them: found and locked by one statement, deleted by their keys with the
-    next. (In one, Postgres would look for the batch's keys in the whole table.)
+    """The oldest rows of a table, a batch of them: one statement finds and locks them, the next deletes them by key.
+    (With a single statement Postgres would look for the batch's keys in the whole table.)
     """
 
     find: sa.Select[Any]
@@ -107,7 +107,7 @@ _old_manifests = _old(agent_manifests, agent_manifests.c.last_seen)
 
 
 async def forget_runs(connection: AsyncConnection, *, age_ms: int) -> Forgotten:
-    """Runs at rest that were last active so long ago, with all that belongs to them; the feed tells it."""
+    """Delete runs at rest that were last active this long ago, with all that belongs to them, and tell the feed."""
     now_ms = await database_now_ms(connection)
     rows = await connection.execute(_old_runs, {"before": now_ms - age_ms})
     runs = [Run(**row._mapping) for row in rows]
@@ -116,7 +116,7 @@ async def forget_runs(connection: AsyncConnection, *, age_ms: int) -> Forgotten:
 
 
 async def forget_calls(connection: AsyncConnection, *, age_ms: int) -> Forgotten:
-    """The ledger of invocations that were settled so long ago: their calls, whose results are in the transcript."""
+    """Delete the tool calls of invocations that were settled this long ago; their results stay in the transcript."""
     now_ms = await database_now_ms(connection)
     settled = (await connection.execute(_old_ledgers, {"before": now_ms - age_ms})).all()
     if not settled:
@@ -129,17 +129,17 @@ async def forget_calls(connection: AsyncConnection, *, age_ms: int) -> Forgotten
 
 
 async def forget_manifests(connection: AsyncConnection, *, age_ms: int) -> Forgotten:
-    """Manifests that no worker has had for so long."""
+    """Delete manifests that no worker has had for this long."""
     return await _forget_rows(connection, _old_manifests, age_ms)
 
 
 async def forget_keys(connection: AsyncConnection, *, age_ms: int = KEYS_AGE_MS) -> Forgotten:
-    """Idempotency keys that stand for no call any more."""
+    """Delete idempotency keys that no call can use any more."""
     return await _forget_rows(connection, _old_keys, age_ms)
 
 
 async def forget_deletions(connection: AsyncConnection, *, age_ms: int = DELETIONS_AGE_MS) -> Forgotten:
-    """What the feed tells no more of rows that are gone; but for the newest of it, which says how far that went
+    """Delete what the feed no longer reports about deleted rows, except for the newest: it says how far that went
     (`runyard.db.changes.forgotten_below`).
     """
     return await _forget_rows(connection, _old_deletions, age_ms)

@@ -11,7 +11,9 @@ from runyard.db.tables import agent_runs
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scope:
-    """A caller's rows: the runs of these tenants that belong to this user; `user_id` None: to any user."""
+    """The rows that a caller may see and change: runs of these tenants that belong to this user; `user_id` None: to any
+    user.
+    """
 
     tenants: tuple[str, ...]
     user_id: str | None
@@ -25,7 +27,7 @@ class Scope:
         return cls(tenants=(tenant_id,), user_id=None)
 
     def within(self, *, tenant_id: str | None, user_id: str | None) -> Self | None:
-        """What is left of it when only this tenant's or this user's rows are asked for; None: nothing is."""
+        """The part of the scope that is about this tenant or this user only; None: there is none."""
         tenants = self.tenants if tenant_id is None else tuple(name for name in self.tenants if name == tenant_id)
         if not tenants or (self.user_id is not None and user_id not in {None, self.user_id}):
             return None
@@ -33,10 +35,11 @@ class Scope:
 
 
 class Scoped:
-    """A statement on `agent_runs`, or on what is joined to it, that finds a caller's rows and no others.
+    """A statement on `agent_runs`, or on what is joined to it, restricted to a caller's rows.
 
-    Made once and executed often: a statement for each kind of scope, so that each finds its rows through its index. Of
-    one tenant, as most are, it is a plain comparison: a list of values is written into the statement at each execution.
+    It is made once and executed often, in a variant for each kind of scope, so that each finds its rows by an index.
+    For a single tenant, the usual case, the condition is a plain comparison; a list of tenants is written into the
+    statement at each execution.
     """
 
     def __init__(self, statement: sa.Select[Any]) -> None:

@@ -36,24 +36,24 @@ class KeyRow:
 
 
 async def add_key(connection: AsyncConnection, key: ServiceKey, *, last_four: str, at: int) -> bool:
-    """Whether it was added: not when there is, or was, a key of this name."""
+    """Whether the key was added: it is not if a key of this name exists or ever existed."""
     row = {"name": key.name, "hash": key.hash, "last_four": last_four, "tenants": list(key.tenants), "created_at": at}
     return (await connection.execute(_insert[connection.dialect.name], row)).one_or_none() is not None
 
 
 async def revoke_key(connection: AsyncConnection, name: str, *, at: int) -> bool:
-    """Whether there is a key of this name; one that was revoked before keeps its time."""
+    """Whether a key of this name exists. One that was revoked before keeps its time."""
     return (await connection.execute(_revoke, {"of_name": name, "at": at})).rowcount == 1
 
 
 async def all_keys(connection: AsyncConnection) -> list[KeyRow]:
-    """The oldest first."""
+    """All keys, the oldest first."""
     columns = (service_keys.c[name] for name in KeyRow.__dataclass_fields__)
     rows = await connection.execute(sa.select(*columns).order_by(service_keys.c.created_at, service_keys.c.name))
     return [KeyRow(**row._mapping) for row in rows]
 
 
 async def active_keys(connection: AsyncConnection, hashes: Sequence[str]) -> dict[str, ServiceKey]:
-    """Those of these keys that are there and not revoked, by their hashes."""
+    """The keys among these that exist and are not revoked, by hash."""
     rows = await connection.execute(_active, {"hashes": list(hashes)})
     return {row.hash: ServiceKey(name=row.name, hash=row.hash, tenants=tuple(row.tenants)) for row in rows}

@@ -36,7 +36,7 @@ def _one_of(column: str, values: Iterable[RunStatus] | Iterable[CallState]) -> s
 
 
 AT_REST = sa.text(_one_of("status", sorted(SETTLED | {RunStatus.IDLE})))
-"""Of runs: nobody works on them, and nobody will without another call."""
+"""Matches runs that nobody works on, and nobody will without another call."""
 
 
 workers = sa.Table(
@@ -51,9 +51,8 @@ workers = sa.Table(
     sa.Column("started_at", sa.BigInteger, nullable=False),
     sa.Column("draining", sa.Boolean, nullable=False, server_default=sa.false()),
 )
-"""A living worker process. `agents`: `{"researcher": "<version>"}`; `beat` only ever rises. `draining`: it was told to
-leave, and takes no run any more.
-"""
+"""A worker process. `agents`: `{"researcher": "<version>"}`. `beat` only ever rises. `draining`: it was told to leave
+and takes no more runs."""
 
 agent_manifests = sa.Table(
     "agent_manifests",
@@ -154,11 +153,10 @@ agent_runs = sa.Table(
 )
 """A durable conversation of one user with one agent. `generation` is the fencing token of every write.
 
-`context`: what a service said its tools should know; no other caller can set it. `invocation_id`: the newest; NULL
-while nothing was asked yet, or after the transcript was cleared. `requeued_at`: when a worker last gave it back or died
-with it. `priority` is its newest call's; `rank`, its place in the queue (`runyard.priorities`), stays when it is given
-back.
-"""
+`context`: what a service told the run's tools; no other caller can set it. `invocation_id`: the newest; NULL as long as
+nothing was asked, or after the transcript was cleared. `requeued_at`: when a worker last gave the run back, or died
+with it. `priority` is that of the newest call; `rank`, its place in the queue (`runyard.priorities`), stays the same
+when the run is given back."""
 
 agent_invocations = sa.Table(
     "agent_invocations",
@@ -203,16 +201,14 @@ agent_invocations = sa.Table(
 )
 """One call on a run, from its input to its terminal frame.
 
-`deaths`: for each worker that died with it, the tools whose calls were started and did not come back since
-([ADR 0010](docs/adr/0010-a-tool-that-comes-back-is-acquitted.md)). `redis_run_id`: the Redis process that
-held its first frame; another one means that frames are in doubt. `frame_base`: where the numbers of a reset stream
-begin. `result` and `error` are what its terminal frame says; `last_frame` is the number of the last frame it was
-settled with or, once it is closed, before those that closed it; until then of the last one that a worker had sent when
-it handed the run over; `last_seq` is the
-transcript's last row when it was settled. `calls_kept` false: its calls were old, and are not in the ledger any more.
-`trace_context`: where the call's request is in its trace (`runyard.traces.Carrier`), NULL where nobody traces it; on
-the row, since whoever claims the run may have no message.
-"""
+`deaths`: for each worker that died with it, the tools whose calls had started and that have not come back since ([ADR
+0010](docs/adr/0010-a-tool-that-comes-back-is-acquitted.md)). `redis_run_id`: the Redis process that held its first
+frame; if it is another one now, frames are in doubt. `frame_base`: the number at which a reset stream begins. `result`
+and `error`: what its terminal frame says. `last_frame`: the last frame before the closing ones; while the invocation is
+not settled, the last one that a worker had sent when it handed the run over. `last_seq`: the transcript's last row when
+it was settled. `calls_kept` false: its calls were old and are deleted from the ledger. `trace_context`: the place of
+the call's request in its trace (`runyard.traces.Carrier`), NULL if nobody traces it; it is on the row since whoever
+claims the run may have no message."""
 
 agent_messages = sa.Table(
     "agent_messages",
@@ -234,10 +230,9 @@ agent_messages = sa.Table(
     sa.CheckConstraint("role IN ('user', 'assistant')", name="role"),
     sa.Index("ix_agent_messages_changed", "changed_xid"),
 )
-"""The transcript, stored exactly as produced. Columns from `model` to `last_frame` belong to a model's turns.
+"""The transcript, stored exactly as produced. The columns from `model` to `last_frame` are for a model's turns only.
 
-`invocation_id` is NULL for history that a caller brought along.
-"""
+`invocation_id` is NULL for history that a caller brought along."""
 
 agent_inputs = sa.Table(
     "agent_inputs",
@@ -259,10 +254,9 @@ agent_inputs = sa.Table(
         sqlite_where=sa.text("folded_in_seq IS NULL"),
     ),
 )
-"""What a caller sent. `opens`: it began its invocation; without, it steers one.
+"""What a caller sent. `opens`: the input began its invocation; otherwise it steers one.
 
-`folded_in_seq` is set in the transaction that appends the row, so nothing is folded twice.
-"""
+`folded_in_seq` is set in the transaction that appends the row, so nothing is folded twice."""
 
 agent_calls = sa.Table(
     "agent_calls",
@@ -312,7 +306,7 @@ agent_deletions = sa.Table(
     sa.Index("ix_agent_deletions_changed", "changed_xid"),
     sa.Index("ix_agent_deletions_deleted", "deleted_at"),
 )
-"""What the feed tells of rows that are gone: a run, or its transcript alone (`whole_run` false)."""
+"""What the feed says about rows that are gone: a run, or only its transcript (`whole_run` false)."""
 
 service_keys = sa.Table(
     "service_keys",

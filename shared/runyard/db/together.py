@@ -1,6 +1,7 @@
-"""Several writes in one round trip: one statement on Postgres; on SQLite, which knows no such statement, one by one.
+"""Several writes in one round trip: one statement on Postgres, one after the other on SQLite, which has no such
+statement.
 
-A transaction of small statements spends its time on their way, and most of the CPU that it costs as well.
+A transaction of small statements spends most of its time, and of the CPU that it costs, on their round trips.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Insert:
-    """`unless_exists`: where a row has the key already, nothing is written and nothing raised."""
+    """`unless_exists`: if a row has the key already, nothing is written and nothing raised."""
 
     table: sa.Table
     columns: tuple[str, ...]
@@ -24,31 +25,33 @@ class Insert:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Update:
-    """The parameters of `where` and `computed` have names that no other write of the same call gives another value."""
+    """Parameters of `where` and `computed` must have names to which no other write of the same call gives another
+    value.
+    """
 
     table: sa.Table
     columns: tuple[str, ...]
     where: sa.ColumnElement[bool]
     computed: Mapping[str, sa.ColumnElement[Any]] = field(default_factory=dict)
-    """Columns whose values follow from what the row holds."""
+    """Columns whose new values depend on what the row holds."""
     returning: bool = False
 
 
 Write = Insert | Update
-"""Made once, at import: the statements made of it are kept for as long as the process lives."""
+"""Make one at import: statements made of it are kept for as long as the process lives."""
 
 Values = Mapping[str, Any]
-"""By column, and by the parameters of `where` and `computed`."""
+"""Values by column, and those of the parameters of `where` and `computed`."""
 
 
 Work = tuple[Write, Values]
 
 
 async def write_together(connection: AsyncConnection, first: Work, *others: Work) -> bool:
-    """Whether the first write found its row; where it did not, none of the others happens.
+    """Whether the first write found its row. If it did not, none of the others happens.
 
-    On Postgres that holds within the one statement: what the others write follows from what the first one wrote, under
-    its lock, not from a snapshot. They all see the tables as they were before it.
+    On Postgres this holds within one statement: the others depend on what the first one wrote under its lock, not on a
+    snapshot. All of them see the tables as they were before the statement.
     """
     if connection.dialect.name == "postgresql":
         return await _at_once(connection, first, *others) is not None
@@ -56,7 +59,7 @@ async def write_together(connection: AsyncConnection, first: Work, *others: Work
 
 
 async def write_returning(connection: AsyncConnection, first: Work, *others: Work) -> sa.Row[Any] | None:
-    """`write_together`, whose last write is an Update with `returning`: the row that it changed."""
+    """`write_together`, for a last write that is an Update with `returning`: the row that it changed."""
     if connection.dialect.name == "postgresql":
         return await _at_once(connection, first, *others)
     result = await _one_by_one(connection, first, *others)
@@ -129,5 +132,5 @@ def _parameters(number: int, write: Write) -> Iterator[tuple[str, sa.BindParamet
 
 @cache
 def _names(number: int, write: Write) -> dict[str, str]:
-    """Of the parameters for its columns: two tables may have a column of the same name."""
+    """The names of the parameters for a write's columns: two tables may have a column of the same name."""
     return {column: f"{column}_of_{number}" for column in write.columns}

@@ -1,4 +1,4 @@
-"""Rows appended to a transcript. Whoever appends holds the run lock, and raises the run's `last_seq`."""
+"""Appending rows to a transcript. The caller holds the run lock and raises the run's `last_seq`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ _insert = sa.insert(agent_messages)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AssistantTurn:
-    """`model` None: a function said it, or asked for it."""
+    """A turn of the model; `model` None: a function's turn."""
 
     seq: int
     content: list[Block]
@@ -54,7 +54,7 @@ def user_row(run_id: RunId, invocation_id: InvocationId, seq: int, content: Cont
 
 
 def appending(row: Message) -> tuple[Write, Values]:
-    """The write of a row, beside a change of its run."""
+    """The write of a row, next to a change of its run."""
     return _ROW, _values(row)
 
 

@@ -1,6 +1,4 @@
-"""A worker's transactions on a run that it runs, between its boundaries. Each begins with the run lock at the claimed
-generation.
-"""
+"""A worker's transactions on a run between its boundaries. Each begins with the run lock at the claimed generation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from runyard.runs import CallState
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Held:
-    """The run as its worker holds it: the fence of each of its writes."""
+    """A run as its worker holds it: the fence of each of its writes."""
 
     run_id: RunId
     invocation_id: InvocationId
@@ -30,7 +28,7 @@ class Held:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Totals:
-    """Absolute figures after a step, for the invocation and for the run over all its invocations."""
+    """What the invocation, and the run over all its invocations, have spent after a step, in absolute figures."""
 
     steps: int
     usage: dict[str, int]
@@ -41,7 +39,7 @@ class Totals:
 
     @classmethod
     def stored(cls, run: Run, invocation: Invocation) -> Self:
-        """Those of an invocation that has done nothing since it was stored."""
+        """The figures of an invocation that has spent nothing since they were stored."""
         return cls(
             steps=invocation.steps,
             usage=invocation.usage,
@@ -60,7 +58,9 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedCall:
-    """A call that the model asks for. `refusal`: what the model is told when its input cannot be read; never runs."""
+    """A call that the model asks for. `refusal`: its input cannot be read, so it never runs, and the model is told
+    this.
+    """
 
     call_id: str
     name: str
@@ -93,7 +93,7 @@ _insert_calls = sa.insert(agent_calls)
 _update_invocation = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
 
 TOTAL_COLUMNS = ("steps", "usage", "cost")
-"""Those of `Totals`, of a run and of an invocation."""
+"""The columns of `Totals`, in a run and in an invocation."""
 
 _RUN_STEPPED = Update(table=agent_runs, columns=("last_seq", "last_activity_at", *TOTAL_COLUMNS), where=claimed)
 INVOCATION_STEPPED = Update(
@@ -102,9 +102,10 @@ INVOCATION_STEPPED = Update(
 
 
 async def load_held(connection: AsyncConnection, held: Held) -> tuple[Run, Invocation]:
-    """The run as it is now, and the invocation that a worker holds, or held: another one may be the run's newest.
+    """The run as it is now, and the invocation that this worker holds or held; the run may have a newer one.
 
-    Asks for the run lock, though it only reads: after a commit of unknown outcome it waits until that one has ended.
+    It asks for the run lock although it only reads: after a commit of unknown outcome it waits until that one has
+    ended.
     """
     run = Run(**(await connection.execute(_load_run, {"run": held.run_id})).one()._mapping)
     return run, await load_invocation(connection, held.invocation_id)
@@ -140,7 +141,7 @@ async def append_turn(
     *,
     at: int,
 ) -> Message:
-    """The model's turn and the calls it asks for, planned.
+    """Store the model's turn, and plan the calls that it asks for.
 
     Raises:
         GenerationLost: the run belongs to another worker.
@@ -186,7 +187,8 @@ async def start_calls(
     finished: Sequence[FinishedCall],
     at: int,
 ) -> None:
-    """Mark a batch as started; `finished` are those that never run (unknown tool, bad arguments).
+    """Mark a batch of calls as started. `finished`: calls that never run (unknown tool, bad arguments), with their
+    results.
 
     Raises:
         GenerationLost: the run belongs to another worker.
@@ -220,7 +222,7 @@ async def finish_call(
 
 
 async def set_frame_base(connection: AsyncConnection, held: Held, base: int, redis_run_id: str) -> None:
-    """Commit where a reset stream's numbers begin, before the reset is written.
+    """Commit the number at which a reset stream begins, before the reset is written.
 
     Raises:
         GenerationLost: the run belongs to another worker.
@@ -244,7 +246,7 @@ async def set_deaths(connection: AsyncConnection, held: Held, deaths: Sequence[l
 async def store_result(
     connection: AsyncConnection, held: Held, assistant_seq: int, call: FinishedCall, *, at: int
 ) -> None:
-    """A call's result, in a transaction that holds the run lock."""
+    """Store a call's result in a transaction that holds the run lock."""
     await connection.execute(
         _finish_call,
         {
@@ -262,9 +264,9 @@ async def store_result(
 async def finish_open_calls(
     connection: AsyncConnection, run_id: RunId, assistant_seq: int, results: Sequence[Block], *, at: int
 ) -> None:
-    """Store what a settlement answers calls with that nobody goes on with; those that are finished keep their results.
+    """Store the results with which a settlement answers calls that nobody goes on with; finished calls keep theirs.
 
-    For a transaction that holds the run lock. So the ledger tells of each call what the transcript tells.
+    So the ledger says the same of each call as the transcript. The transaction holds the run lock.
     """
     if results:
         await connection.execute(

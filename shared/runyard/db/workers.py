@@ -1,4 +1,4 @@
-"""Workers' rows: registration, the beat, and which runs a worker holds. Synchronous: they run in the beat's thread."""
+"""Workers' rows: registration, the beat, and which runs a worker holds. Synchronous, for the beat's thread."""
 
 from dataclasses import dataclass
 
@@ -39,7 +39,7 @@ _held = sa.select(agent_runs.c.id, agent_runs.c.generation, agent_runs.c.cancel_
 
 
 def register(connection: sa.Connection, registration: Registration) -> None:
-    """Insert the worker's row and see its manifests."""
+    """Insert the worker's row and record its manifests."""
     see_manifests(connection, registration)
     connection.execute(
         sa.insert(workers),
@@ -56,7 +56,7 @@ def register(connection: sa.Connection, registration: Registration) -> None:
 
 
 def see_manifests(connection: sa.Connection, registration: Registration) -> None:
-    """`last_seen` of the worker's manifests rises, `first_seen` stays."""
+    """Record that the worker's manifests are in use: raises `last_seen`, keeps `first_seen`."""
     at = now_ms()
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     # Always in the order of names: two workers that start together must not lock each other out.
@@ -77,7 +77,7 @@ class OwnRun:
 
 
 def beat(connection: sa.Connection, worker_id: WorkerId, *, draining: bool = False) -> list[OwnRun]:
-    """Show that the worker lives, and whether it leaves; the runs that are its own.
+    """Show that the worker lives, and whether it is leaving; returns the runs that belong to it.
 
     Raises:
         WorkerGone: the row was deleted: the others think that this worker is dead.

@@ -32,17 +32,17 @@ _call_of_key = Scoped(
 async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> Accepted:
     """Create a run, or continue or steer the one that `continues` or `session_id` names.
 
-    A run in progress is steered; with `if_busy` "reject" the call is refused, with "cancel" what runs is stopped and
-    this call takes its place. What is sent to a run that is being stopped is for the turn after that.
+    A run in progress is steered. With `if_busy` "reject" the call is refused instead; with "cancel" what runs is
+    stopped, and this call takes its place. Input for a run that is being stopped goes into the turn after that.
 
     After a commit of unknown outcome, accept the same turn again: this waits until the first transaction has ended,
     finds what it committed, and accepts the turn only if it committed nothing.
 
     Raises:
-        RunNotFound: `continues` names no run of this caller, or the earlier call's run is none any more.
+        RunNotFound: `continues` names no run of this caller, or the run of the earlier call with this key is gone.
         AgentMismatch: the run belongs to another agent.
         RunBusy: an invocation is in progress, and `if_busy` is "reject".
-        InputQueueFull: too much steering waits already.
+        InputQueueFull: too much steering is waiting already.
         InvalidArgs: the history does not fit behind the transcript.
         IdempotencyMismatch: the call's key belongs to an earlier one that said something else.
     """
@@ -169,7 +169,7 @@ def _replaced_already(run: Run) -> RunBusy:
 
 
 async def _accepted_before(connection: AsyncConnection, run: Run, turn: NewTurn) -> Accepted | None:
-    """What an earlier try of unknown outcome committed."""
+    """What an earlier try, whose outcome was unknown, committed; None: nothing."""
     statement = sa.select(agent_inputs.c.invocation_id).where(agent_inputs.c.id == turn.input_id)
     invocation_id = (await connection.execute(statement)).scalar_one_or_none()
     if invocation_id is None:
@@ -182,7 +182,7 @@ async def _accepted_before(connection: AsyncConnection, run: Run, turn: NewTurn)
 
 
 async def _run_to_continue(connection: AsyncConnection, turn: NewTurn) -> Run | None:
-    """The run, locked; None when this call created it, with all that belongs to it."""
+    """The run, locked; None: this call created it, with its invocation and its input."""
     if turn.continues is not None:
         run = await lock_owned(connection, turn.continues, turn.scope)
         if run is None:

@@ -1,4 +1,4 @@
-"""Closing the stream of a settled invocation, also where Redis does not have all that its readers have seen."""
+"""Closing the stream of a settled invocation, even if Redis no longer has all that its readers have seen."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -29,25 +29,26 @@ class Frames(Protocol):
 async def is_in_doubt(store: Frames, ending: Ending) -> bool:
     """Whether Redis restarted since the invocation began.
 
-    Frames that no row accounts for may be lost then, whose numbers readers have: the end must not get one of them. Who
-    has written the stream up to its end itself knows better.
+    Then frames that no row accounts for may be lost although readers have their numbers, which the closing frames must
+    not reuse. (A worker that wrote the stream to its end knows what arrived and need not ask.)
 
     Raises:
-        StoreUnavailable
+        StoreUnavailable: Redis does not answer.
     """
     return ending.redis_run_id is not None and await store.server_run_id() != ending.redis_run_id
 
 
 def last_before(answer: Answer) -> int:
-    """The number of the last frame before those that closed the stream."""
+    """The number of the last frame before the closing ones."""
     return answer.last - CLOSING_FRAMES
 
 
 async def close_anew(database: Database, store: Frames, ending: Ending, *, stored_last: int = 0) -> None:
-    """Give the readers the committed text anew, then the end. `stored_last`: the highest number that Redis has.
+    """Give readers the committed text again, under new numbers, then the end. `stored_last`: the highest number in
+    Redis.
 
     Raises:
-        StoreUnavailable
+        StoreUnavailable: Redis or the database does not answer.
     """
     base = max(ending.last_frame, stored_last) + RESET_DISTANCE
     await database.write(set_closing_base, ending.run_id, ending.invocation_id, base)

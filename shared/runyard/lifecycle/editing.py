@@ -1,4 +1,4 @@
-"""What a caller may change of a run by hand: its title, its history, whether it exists."""
+"""Changes of a run by hand: its title and metadata, its history, its deletion."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ _transcript = (
 async def describe_run(
     connection: AsyncConnection, run_id: str, scope: Scope, *, values: dict[str, Any], at: int
 ) -> Run:
-    """Change `title`, `metadata`: those that `values` has.
+    """Change `title` or `metadata`: those that `values` has.
 
     Raises:
         RunNotFound: unknown, or not this caller's.
@@ -40,7 +40,7 @@ async def describe_run(
 async def append_messages(
     connection: AsyncConnection, run_id: str, scope: Scope, messages: Sequence[HistoryMessage], *, at: int
 ) -> list[Message]:
-    """The rows, as they are stored.
+    """Append messages to the transcript; returns the stored rows.
 
     Raises:
         RunNotFound: unknown, or not this caller's.
@@ -61,8 +61,8 @@ async def append_messages(
 
 
 async def clear_messages(connection: AsyncConnection, run_id: str, scope: Scope, *, at: int) -> list[str]:
-    """Forget the transcript with all that belongs to it: inputs, calls, invocations. The run keeps its id, session,
-    title, and what it has cost. Returns the streams that are nobody's now.
+    """Delete the transcript with its inputs, calls and invocations. The run keeps its id, session, title and costs.
+    Returns the ids of streams that belong to nobody now.
 
     Raises:
         RunNotFound: unknown, or not this caller's.
@@ -76,7 +76,7 @@ async def clear_messages(connection: AsyncConnection, run_id: str, scope: Scope,
 
 
 async def erase_run(connection: AsyncConnection, run_id: str, scope: Scope, *, at: int) -> list[str]:
-    """Delete the run and all that belongs to it. Returns the streams that are nobody's now.
+    """Delete the run and all that belongs to it. Returns the ids of streams that belong to nobody now.
 
     Raises:
         RunNotFound: unknown, or not this caller's.
@@ -93,7 +93,7 @@ async def check_fits(connection: AsyncConnection, run: Run, messages: Sequence[H
 
 
 async def store_history(connection: AsyncConnection, run: Run, messages: Sequence[HistoryMessage], *, at: int) -> Run:
-    """Append checked messages that no invocation wrote; the run lock is held."""
+    """Append messages, checked before, that belong to no invocation; the run lock is held."""
     if not messages:
         return run
     rows = [

@@ -1,4 +1,4 @@
-"""What ends the stream of a settled invocation, made from what its rows hold."""
+"""The frames that close the stream of a settled invocation, made from its rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from runyard.outcomes import terminal_payload
 from runyard.streams.ops import Close
 
 RESET_DISTANCE = 1_000_000
-"""A reset's first number is this far above the highest known: no cursor of before can reach it."""
+"""A reset's numbers begin this far above the highest known one, out of reach of any cursor from before."""
 
 WITHDRAW_ALL = event_payload(FrameEvent.REWIND, {"toSeq": 0, "length": 0})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """An invocation as it was settled. `text`: the answer text that its rows hold.
+    """An invocation as it was settled. `text`: the answer text in its rows.
 
-    `redis_run_id`: the Redis process that its frames are known to have been written to; None: it had not begun.
+    `redis_run_id`: the Redis process that its frames were written to; None: it had not begun.
     """
 
     run_id: RunId
@@ -38,7 +38,9 @@ class Ending:
     text: str
 
     def close(self, *, base: int = 0) -> Close:
-        """`base`: begins the stream anew from this number, since Redis holds fewer frames than were committed."""
+        """The operation that closes the stream. With `base` the stream begins anew from this number, since Redis has
+        fewer frames than were committed.
+        """
         return Close(
             stream_id=self.stream_id,
             settled_last=self.last_frame,
@@ -90,19 +92,19 @@ def stored_ending(invocation: Invocation, rows: Sequence[Message]) -> Ending:
 
 
 def whole_text(text: str) -> list[Payload]:
-    """What a reset begins with: everything withdrawn, then the committed text."""
+    """How a reset begins: everything is withdrawn, then the committed text follows."""
     return [WITHDRAW_ALL, text_payload(text)] if text else [WITHDRAW_ALL]
 
 
 def committed_text(rows: Sequence[Message], invocation_id: InvocationId) -> str:
-    """The answer text that an invocation's rows hold: what a reader must have seen, after all rewinds."""
+    """The answer text in an invocation's rows: what a reader must have after all rewinds."""
     return "".join(text_of(row.content) for row in own_answers(rows, invocation_id))
 
 
 def kept_last(rows: Sequence[Message], invocation_id: InvocationId, *, base: int, sent: int) -> int:
-    """The number of the last frame that nothing need take back.
+    """The number of the last frame that need not be withdrawn.
 
-    `base`: where its stream was reset, 0 if it was not; the committed text is the frame behind it. `sent`: the last
+    `base`: where the stream was reset, 0 if it was not; the frame after it is the committed text. `sent`: the last
     frame at a hand-over, 0 if there was none.
     """
     base_end = base + 1 if base and committed_text(rows, invocation_id) else base

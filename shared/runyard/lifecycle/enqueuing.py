@@ -1,4 +1,6 @@
-"""The rows of a new turn: written with the run's own change, in the transaction that holds its lock or creates it."""
+"""The rows of a new turn, written together with the change to its run, in the transaction that locks or creates the
+run.
+"""
 
 from typing import Any
 
@@ -63,7 +65,7 @@ async def begin_turn(connection: AsyncConnection, run: Run, turn: NewTurn) -> No
 
 
 async def stop_and_follow(connection: AsyncConnection, run: Run, turn: NewTurn) -> None:
-    """Stop what runs; this call is next. Steering that waits is kept: what runs folds it as it stops."""
+    """Ask what runs to stop, and put this call behind it. What runs folds the steering that waits as it stops."""
     await _enqueue(
         connection,
         run,
@@ -77,7 +79,7 @@ async def stop_and_follow(connection: AsyncConnection, run: Run, turn: NewTurn) 
 
 
 async def add_steering(connection: AsyncConnection, run: Run, turn: NewTurn, invocation_id: InvocationId) -> None:
-    """What the call says is input of an invocation that is there."""
+    """Add the call's input to an existing invocation."""
     position = await next_position(connection, run.id)
     change = {"run": run.id, "last_activity_at": turn.at, **_described(run, turn)}
     added = adding(run.id, invocation_id, turn.input_id, turn.content, position=position, opens=False, at=turn.at)
@@ -85,7 +87,7 @@ async def add_steering(connection: AsyncConnection, run: Run, turn: NewTurn, inv
 
 
 async def create_run(connection: AsyncConnection, turn: NewTurn) -> bool:
-    """Whether the run was inserted, with its invocation and input: not when the run or its session exists."""
+    """Insert the run with its invocation and input. False: the run, or its session's, exists already."""
     run = new_run(turn, invocation_id=turn.invocation_id)
     return await write_together(connection, (NEW_RUN, run), *_invocation_and_input(turn, turn.run_id, position=1))
 
@@ -112,7 +114,7 @@ def _invocation_and_input(turn: NewTurn, run_id: RunId, *, position: int) -> lis
 
 
 def _described(run: Run, turn: NewTurn) -> dict[str, Any]:
-    """What a call says of the run, whatever becomes of its input."""
+    """What a call says about the run itself, whatever becomes of its input."""
     return {
         "title": run.title if turn.title is None else turn.title,
         "metadata": run.metadata if turn.metadata is None else turn.metadata,

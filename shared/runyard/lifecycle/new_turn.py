@@ -1,4 +1,4 @@
-"""What a call asks of a run, and what became of it: the words of accepting."""
+"""The words of accepting a call: what it asks for, and what became of it."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,14 +14,14 @@ from runyard.runs import RunStatus
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewTurn:
-    """A checked call: nothing in it is what no store would hold.
+    """A call that was checked: every store can hold what is in it.
 
-    Its ids are made by whoever accepts it, so that after a commit of unknown outcome it can be accepted again.
+    Whoever accepts it has made its ids, so that after a commit of unknown outcome it can be accepted again.
     """
 
     tenant_id: str
     user_id: str
-    """Whom the run belongs to that it creates, and whose session it names."""
+    """The user who will own the run that it creates, and whose session it names."""
 
     scope: Scope
     """The runs that `continues` may name."""
@@ -44,21 +44,22 @@ class NewTurn:
     title: str | None = None
     metadata: dict[str, Any] | None = None
     context: dict[str, Any] | None = None
-    """Replaces the run's, unless this is input that steers: what runs has begun with the one that it has."""
+    """Replaces the run's context, unless the input steers: an invocation keeps the context with which it began."""
 
     history: tuple[HistoryMessage, ...] | None = None
-    """What was said elsewhere before `content`; with it the two are checked to fit behind the transcript."""
+    """Messages from elsewhere that came before `content`; together they are checked to fit behind the transcript."""
 
     call_key: CallKey | None = None
     trace_context: dict[str, str] | None = None
-    """Of the request that brings it (`runyard.traces.carried`)."""
+    """The place of its request in a trace (`runyard.traces.carried`)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accepted:
-    """Where the input went: into a new invocation, or to one that is there (`queued`: how many inputs steer it so).
+    """Where the input went: into a new invocation, or to an existing one, which it steers (`queued`: how many inputs
+    then wait).
 
-    `status`: of that invocation. `waits_for_end`: it is next when what runs, and is asked to stop, has ended.
+    `status`: the invocation's. `waits_for_end`: it comes next, once what runs has stopped as it was asked to.
     `repeated`: nothing was stored; this is what became of an earlier call with the same key.
     """
 
@@ -72,7 +73,7 @@ class Accepted:
     waits_for_end: bool = False
     repeated: bool = False
     ending: Ending | None = None
-    """Of the stream of a queued call that this one replaced: whoever accepts owes it."""
+    """The end of a queued call that this one replaced: whoever accepts this call must close its stream."""
 
     @property
     def is_steering(self) -> bool:

@@ -1,4 +1,4 @@
-"""Settlements: the result and the error of an invocation, and the results that leave no tool call unanswered."""
+"""Settlements: the result and the error of an invocation, and results for all its tool calls that have none."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,8 +27,8 @@ def completed(
     beside: Mapping[str, Any],
     last_frame: int,
 ) -> Settlement:
-    """The model stopped by itself, for whatever reason; `text` is that of its last answer. `beside`: further fields of
-    the result.
+    """The model stopped by itself, for whatever reason. `text`: its last answer. `beside`: further fields of the
+    result.
     """
     result = _result(
         run, invocation, totals, status=RunStatus.COMPLETED, text=text, model=model, finish_reason=finish_reason
@@ -46,7 +46,7 @@ def failed(
     unanswered: Sequence[Input],
     last_frame: int,
 ) -> Settlement:
-    """An error ends the invocation; the next turn folds the inputs that are left unanswered first."""
+    """An error ended the invocation. Inputs left unanswered are folded first in the next turn."""
     result = _of_last_answer(
         run,
         invocation,
@@ -65,7 +65,7 @@ def failed(
 def cancelled(
     run: Run, invocation: Invocation, totals: Totals, rows: Sequence[Message], *, last_frame: int
 ) -> Settlement:
-    """A person stopped it; what it has said so far is kept."""
+    """A person stopped it; what it said so far is kept."""
     result = _of_last_answer(
         run, invocation, totals, rows, status=RunStatus.CANCELLED, finish_reason=FinishReason.CANCELLED
     )
@@ -74,15 +74,15 @@ def cancelled(
 
 
 def cut_calls(blocks: Sequence[Block], stop_reason: str) -> list[Block]:
-    """Answers to the calls of a turn that does not ask for results: it was cut by a limit, or refused."""
+    """Results for the calls of a turn that was cut by a limit, or refused, and so does not wait for results."""
     reason = CUT_BY_LIMIT if stop_reason == FinishReason.MAX_TOKENS else NOT_RUN.format(reason=stop_reason)
     return [tool_result(block["id"], reason, is_error=True) for block in blocks]
 
 
 def open_calls(rows: Sequence[Message], ledger: Sequence[Call] | None, *, not_started: str) -> list[Block]:
-    """Answers to the calls of a last turn that nobody goes on with; of the finished ones, their results.
+    """Results for the calls of a last turn that nobody goes on with; finished calls keep theirs.
 
-    Without a ledger none are made: whoever builds the next request answers them.
+    Without a ledger none are made: whoever builds the next request answers the calls.
     """
     if ledger is None or not rows or rows[-1].role != "assistant":
         return []
@@ -116,7 +116,7 @@ def _of_last_answer(
 
 
 def _last_turn(answers: Sequence[Message]) -> list[Message]:
-    """The last answer; one that its provider had paused is several rows with nothing in between."""
+    """The last answer, which is several consecutive rows if its provider paused it."""
     turn: list[Message] = []
     for answer in reversed(answers):
         if turn and answer.seq != turn[0].seq - 1:
