@@ -126,7 +126,6 @@ def test_numbers_in_the_text_are_those_of_the_manifests(rendered: dict[str, list
     gateways = find(rendered["prod"], "HorizontalPodAutoscaler", "runyard-gateway")["spec"]
     text = " ".join(GUIDE.split())
     assert f"Kubernetes {OLDEST} or newer" in text
-    worker = find(rendered["prod"], "Deployment", "runyard-worker")["spec"]
     assert (
         f"`RUNYARD_WORKER_SLOTS` runs at once, {environment(rendered['prod'], 'worker')['RUNYARD_WORKER_SLOTS']} here"
         in text
@@ -134,7 +133,8 @@ def test_numbers_in_the_text_are_those_of_the_manifests(rendered: dict[str, list
     assert f"each {scaled['triggers'][0]['metadata']['targetQueryValue']} runs" in text
     assert f"{scaled['minReplicaCount']} at least and {scaled['maxReplicaCount']} at most" in text
     assert f"from {gateways['minReplicas']} to {gateways['maxReplicas']};" in text
-    assert f"waits {worker['minReadySeconds']} s for each new worker" in text
+    startup = container(rendered["prod"], "worker")["startupProbe"]
+    assert f"{startup['periodSeconds'] * startup['failureThreshold'] // 60} minutes for that" in text
     assert f"`replicas`, {find(rendered['dev'], 'Deployment', 'runyard-worker')['spec']['replicas']}." in text
 
 

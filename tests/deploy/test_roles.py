@@ -83,9 +83,20 @@ def test_a_gateway_may_wait_for_the_migration_before_it_answers(objects: list[Ma
     assert probe["periodSeconds"] * probe["failureThreshold"] > REVISION_WAIT_S
 
 
-def test_a_worker_has_no_probe_and_ends_itself(objects: list[Manifest]) -> None:
-    assert not [name for name in container(objects, "worker") if name.endswith("Probe")]
-    assert STUCK_ROUNDS == 60  # what the manifest's comment and its exceptions say
+def test_a_workers_probes_ask_for_what_it_shows_when_it_can_work(objects: list[Manifest]) -> None:
+    """That it is shown no earlier, `tests/integration/test_worker_starts.py` holds."""
+    part = container(objects, "worker")
+    assert [name for name in part if name.endswith("Probe")] == ["livenessProbe", "startupProbe"]
+    for probe in (part["livenessProbe"], part["startupProbe"]):
+        assert probe["httpGet"] == {"path": "/metrics", "port": "metrics"}
+    assert part["startupProbe"]["periodSeconds"] * part["startupProbe"]["failureThreshold"] > REVISION_WAIT_S
+
+
+def test_a_worker_whose_loop_is_stuck_ends_itself_before_it_is_ended(objects: list[Manifest]) -> None:
+    """It says why."""
+    probe = container(objects, "worker")["livenessProbe"]
+    assert STUCK_ROUNDS == 60  # what the manifest's comment says
+    assert (probe["failureThreshold"] - 1) * probe["periodSeconds"] > STUCK_ROUNDS
 
 
 # Times ---------------------------------------------------------------------------------------------------------------
@@ -102,10 +113,6 @@ def test_a_worker_has_time_to_hand_its_runs_over(objects: list[Manifest]) -> Non
     drain_s = float(environment(objects, "worker")["RUNYARD_DRAIN_S"])
     closing_s = consumption.STOP_TIMEOUT_S + GIVE_BACK_S + CLOSE_WAIT_S + wakeups.CLOSE_WAIT_S + LAST_SPANS_S
     assert pod(objects, "worker")["terminationGracePeriodSeconds"] >= drain_s + TOOL_TIMEOUT_S + closing_s
-
-
-def test_a_worker_that_cannot_start_replaces_none(objects: list[Manifest]) -> None:
-    assert spec(objects, "worker")["minReadySeconds"] > REVISION_WAIT_S
 
 
 @pytest.mark.parametrize("role", ["gateway", "worker"])

@@ -87,7 +87,6 @@ async def run_worker(settings: Settings) -> None:
         asyncio.get_running_loop().add_signal_handler(name, leave)
     catalog = load_agents(settings)
     await asyncio.to_thread(wait_for_revision, settings.database_url)
-    metrics.serve(settings.host, settings.metrics_port)
     async with _redis(settings) as client, _services(settings, catalog, client) as services:
         await _serve(settings, services, client, stop, hurry)
     log.info("worker left")
@@ -158,6 +157,7 @@ async def _serve(
     slots = SlotPool(settings.worker_slots, is_alive=services.liveness.is_alive)
     metrics.SLOTS.set(slots.size)
     metrics.SLOTS_TAKEN.set_function(slots.taken)
+    metrics.serve(settings.host, settings.metrics_port)  # not before: what answers there can work, and its pod is ready
     broker = brokers.connect(settings.broker_url, prefix=settings.prefix, slots=slots)
     publisher = Publisher(broker, prefix=settings.prefix)
     limits = Limits.of(
@@ -205,12 +205,21 @@ async def _serve(
 
 @contextlib.asynccontextmanager
 async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Tasks that run beside the body and end with it; one that fails ends the body with its error."""
+    """Tasks that run beside the body and end with it; one that fails ends the body with its error.
+
+    What the body raises is raised as it is, and not in a group.
+    """
+    failure: Exception | None = None
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(coroutine) for coroutine in work]
-        yield
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - raised below
+            failure = error
         for task in running:
             task.cancel()
+    if failure is not None:
+        raise failure
 
 
 async def _tick(beat: Beat) -> None:

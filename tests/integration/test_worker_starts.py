@@ -1,0 +1,62 @@
+"""How a worker starts: in one line it says what it cannot do without, and what shows its metrics can work."""
+
+from pathlib import Path
+
+import httpx2
+import pytest
+from tests.clients.metrics import scraped, value
+from tests.integration.fixtures import on_sqlite
+from tests.integration.processes import eventually
+from tests.integration.stack import Stack
+from tests.ports import free_port
+
+pytestmark = [pytest.mark.anyio, on_sqlite]
+
+AGENT = """
+import asyncio
+from pathlib import Path
+
+from runyard import agent, lifespan
+
+@lifespan
+async def model():
+    {before}
+    yield {{"model": 1}}
+
+late = agent(system="You are late.", queue="late")
+"""
+
+LOADS = """Path({begun!r}).touch()
+    while not Path({done!r}).exists():
+        await asyncio.sleep(0.02)"""
+
+
+def agents(folder: Path, before: str) -> str:
+    (folder / "agents").mkdir()
+    (folder / "agents/late.py").write_text(AGENT.format(before=before))
+    return str(folder / "agents")
+
+
+@pytest.mark.parametrize("missing", ["a resource", "Redis"])
+async def test_what_it_cannot_do_without_is_told_in_one_line(stack: Stack, tmp_path: Path, missing: str) -> None:
+    if missing == "Redis":
+        settings = {"RUNYARD_REDIS_URL": f"redis://127.0.0.1:{free_port()}"}
+        reason = "Redis does not answer (RUNYARD_REDIS_URL)"
+    else:
+        settings = {"RUNYARD_AGENTS": agents(tmp_path, "raise OSError('no such model')")}
+        reason = "lifespan 'runyard_agents.late.model' failed to open: OSError: no such model"
+    with stack.process("runyard_workers", **settings) as worker:
+        assert await worker.exited() == 2
+        assert worker.log.read_text().splitlines() == [f"error: {reason}"]
+
+
+async def test_metrics_are_shown_as_soon_as_it_can_work_and_not_before(stack: Stack, tmp_path: Path) -> None:
+    begun, done, port = tmp_path / "begun", tmp_path / "done", free_port()
+    folder = agents(tmp_path, LOADS.format(begun=str(begun), done=str(done)))
+    with stack.process("runyard_workers", RUNYARD_AGENTS=folder, RUNYARD_METRICS_PORT=str(port)) as worker:
+        await eventually(begun.exists, "lifespan that opens")
+        with pytest.raises(httpx2.ConnectError):
+            scraped(port)
+        done.touch()
+        await worker.logged("worker registered")
+        assert value(scraped(port), "runyard_slots") > 0
