@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 
 async def accept(gateway: Gateway, turn: NewTurn) -> Accepted:
-    """Where the input went: into a new invocation, or to the one that runs.
+    """Accept a turn; returns where its input went: into a new invocation, or into the one that runs.
 
     Raises:
         StoreUnavailable: nothing was stored, as far as can be told.
@@ -52,8 +52,8 @@ async def accept(gateway: Gateway, turn: NewTurn) -> Accepted:
 
 
 async def committed(gateway: Gateway, work: Work[[N], T], new: N) -> T:
-    """Commit what creates a run. A caller that is told "failed" must not have one: a commit of unknown outcome is tried
-    until it is known, by the ids that `new` brings along.
+    """Commit a transaction that creates a run. A caller who is told that it failed must not have one, so after a commit
+    of unknown outcome it is tried again until the outcome is known, by the ids that `new` carries.
     """
     try:
         return await gateway.database.write(work, new)

@@ -27,12 +27,12 @@ REPLAYED = Header(
 RETRY_AFTER = Header(name="Retry-After", description="Seconds after which the call may be sent again.", always=False)
 
 HEADERS = (REQUEST_ID, LOCATION, RUN_ID, STREAM_ID, REPLAYED, RETRY_AFTER)
-"""Those that a page of another origin may read."""
+"""Headers that a page of another origin may read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """One that a call may get. `shape`: the type of its body; of a stream and of an empty one there is none."""
+    """An answer that a call may get. `shape`: the type of its body; streams and empty answers have none."""
 
     status: int
     description: str
@@ -42,7 +42,7 @@ class Answer:
 
 
 def nothing(description: str, *, headers: tuple[Header, ...] = ()) -> Answer:
-    """Without a body."""
+    """An answer without a body."""
     return Answer(status=204, description=description, media=None, headers=headers)
 
 

@@ -51,7 +51,7 @@ from runyard_gateway.tracing import Endpoint, traced
 from runyard_gateway.watcher import Watcher
 
 POOL_SIZE = 10
-"""Database links. None is held while an answer streams or waits."""
+"""Database connections. None is held while an answer streams or waits."""
 
 log = structlog.get_logger()
 
@@ -144,7 +144,7 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
 
 
 def operations() -> tuple[Described, ...]:
-    """All that the OpenAPI document describes."""
+    """Everything that the OpenAPI document describes."""
     return (*OPERATIONS, *PROBES)
 
 
@@ -172,9 +172,9 @@ def build_app(gateway: Gateway) -> ASGIApp:
 
 
 class _Answering:
-    """Serves what a handler answers, and keeps nothing of the request meanwhile: an answer may stream for hours.
+    """Serves what a handler answers and keeps nothing of the request meanwhile, since an answer may stream for hours.
 
-    starlette's own wrapping of a function keeps the request and six functions of its own.
+    starlette's own wrapper of a function would keep the request and six functions.
     """
 
     def __init__(self, handler: Endpoint) -> None:

@@ -1,4 +1,6 @@
-"""Pages made of static files of this package, all read once: what a request names is looked up, never opened."""
+"""Pages made of static files of this package, read once: a name in a request is looked up in memory and
+never opened.
+"""
 
 import hashlib
 from collections.abc import Iterator, Mapping

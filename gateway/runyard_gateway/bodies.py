@@ -1,6 +1,6 @@
-"""What a request's body has to be: one JSON object, of text and numbers that every store holds as they are.
+"""What a request's body has to be: one JSON object whose text and numbers every store can hold unchanged.
 
-What no store would hold is refused, and never changed: whoever sent it can still say what they meant (ADR 0009).
+What no store could hold is refused and never altered, since the sender can still say what was meant (ADR 0009).
 """
 
 import json
@@ -16,13 +16,13 @@ from runyard.text import INTEGERS, clean_text, is_clean
 from runyard_gateway.answers import JSON
 
 NESTING_MAX = 100
-"""orjson writes 254 levels, and answers wrap what a caller sent in levels of their own."""
+"""orjson can write 254 levels, and answers wrap what a caller sent in levels of their own."""
 
 DIGITS_MAX = 20
-"""Of 64 bits. `int` refuses some thousands of them by an error of its own."""
+"""As many as 64-bit numbers have. `int` itself refuses only thousands of digits, with an error of its own."""
 
 PROBLEMS_MAX = 100
-"""Beyond, what is wrong with a body is not told one by one: it may be so in as many places as the body has bytes."""
+"""If a body has more problems they are not listed one by one: there may be as many as it has bytes."""
 
 WRONG_EVERYWHERE = "most of the body is wrong"
 UNSTORABLE_TEXT = "text cannot hold U+0000 or half of a surrogate pair"
@@ -33,17 +33,17 @@ _TWICE = "a name is given twice in one object"
 
 
 class NoJsonObject(InvalidArgs):
-    """The body cannot be read at all, or is another value than an object."""
+    """The body cannot be read at all, or is something other than an object."""
 
 
 class _Ambiguous(dict[str, Any]):
-    """An object in which a name stands twice: readers differ in which one they take (RFC 8259, section 4)."""
+    """An object that has a name twice: readers differ in which value they take (RFC 8259, section 4)."""
 
     twice: str
 
 
 async def read_raw(request: Request, *, limit_bytes: int) -> bytes:
-    """Raises `PayloadTooLarge`: it has more bytes than allowed; what is over is not read."""
+    """Raises `PayloadTooLarge` if it has more bytes than allowed; it reads no further than that."""
     raw = bytearray()
     _check_size(int(request.headers.get("content-length", 0)), limit_bytes)
     async for chunk in request.stream():
@@ -53,7 +53,7 @@ async def read_raw(request: Request, *, limit_bytes: int) -> bytes:
 
 
 def check_media_type(request: Request) -> None:
-    """Raises `UnsupportedMediaType`: the body is said to be something else than JSON."""
+    """Raises `UnsupportedMediaType` if the request says that its body is something other than JSON."""
     given = request.headers.get("content-type", JSON)
     media_type = given.partition(";")[0].strip().lower()
     if media_type != JSON and not media_type.endswith("+json"):
@@ -61,11 +61,11 @@ def check_media_type(request: Request) -> None:
 
 
 def as_object(raw: bytes) -> dict[str, Any]:
-    """The JSON object that it is; no bytes at all are an empty one.
+    """The JSON object in these bytes; no bytes at all count as an empty one.
 
     Raises:
-        NoJsonObject
-        InvalidArgs: some of it no store would hold. `fields` names where.
+        NoJsonObject: it is not a JSON object.
+        InvalidArgs: no store could hold a part of it. `fields` names where.
     """
     try:
         body = _decode(raw or b"{}")
@@ -88,11 +88,11 @@ def _check_size(size_bytes: int, limit_bytes: int) -> None:
 
 
 def _decode(raw: bytes) -> Any:
-    """A number that is too large becomes infinity, which no JSON text can say, so that its field can be named.
+    """A number that is too large becomes infinity, which JSON itself cannot express, so that its field can be named.
 
     Raises:
-        ValueError: it is no JSON text (RFC 8259).
-        RecursionError: it nests too deep to be read.
+        ValueError: it is not JSON text (RFC 8259).
+        RecursionError: it is nested too deep to be read.
     """
     return json.loads(
         raw.decode(),
@@ -126,7 +126,7 @@ def _whole_number(digits: str) -> int | float:
 
 
 def _fields(body: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """By the names that errors have for them: those of the body, and of the one body within it."""
+    """The fields by the names that errors use: those of the body, and of the one body inside it (`as`)."""
     if isinstance(body, _Ambiguous):
         yield body.twice, body
     for name, value in body.items():
@@ -141,7 +141,7 @@ def _problem_of(field: str, value: Any) -> str | None:
 
 
 def _problem(value: Any, levels: int) -> str | None:
-    """Why no store would hold it, in a caller's words; None: it would."""
+    """Why no store could hold it, in words for the caller; None: every store can."""
     parts: Iterable[Any]
     match value:
         case str():

@@ -66,13 +66,13 @@ CALL_ERRORS = (
     StreamGone,
     StreamOverloaded,
 )
-"""What `answer_call` takes, and what may become of it."""
+"""Errors of `answer_call` and of making its turn."""
 
 log = structlog.get_logger()
 
 
 class StreamOf(Protocol):
-    """What streams the answer to a call that was just accepted."""
+    """Makes the stream that answers a call which was just accepted."""
 
     def __call__(
         self,
@@ -86,7 +86,7 @@ class StreamOf(Protocol):
 
 
 class ResultOf(Protocol):
-    """What answers a call that was waited for, and has ended."""
+    """Makes the answer to a call that was waited for and has ended."""
 
     def __call__(
         self, invocation: Invocation, run: Run, *, request_id: RequestId, headers: dict[str, str]
@@ -94,7 +94,7 @@ class ResultOf(Protocol):
 
 
 class AgainOf(Protocol):
-    """What answers a call that was sent again: `stream` is the one that it has, from the caller's cursor on."""
+    """Makes the answer to a repeated call; `stream` is the original call's, from the caller's cursor on."""
 
     def __call__(self, stream: ResumedStream, accepted: Accepted, principal: Principal) -> ASGIApp: ...
 
@@ -184,8 +184,10 @@ def _call_headers(accepted: Accepted, principal: Principal) -> dict[str, str]:
 async def awaited_call(
     gateway: Gateway, accepted: Accepted, principal: Principal, seconds: int | None
 ) -> tuple[Invocation, Run] | None:
-    """What has become of it after so many seconds, or before. None: nobody waits (`seconds` None), or the database has
-    gone since it accepted the call, which must not be told as a refusal.
+    """What has become of an accepted call after so many seconds, or as soon as it has ended.
+
+    None: nobody waits (`seconds` None), or the database went away after the call was accepted, which must not look like
+    a refusal.
     """
     if seconds is None:
         return None

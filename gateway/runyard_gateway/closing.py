@@ -1,4 +1,4 @@
-"""Ends the streams that this gateway owes an end, once the rows say so."""
+"""Ends the streams that this gateway has to end, once the rows say so."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,9 @@ log = structlog.get_logger()
 
 
 async def close_stream(gateway: Gateway, ending: Ending) -> None:
-    """Of an invocation that was settled here. What fails a worker does later, by the row."""
+    """Close the stream of an invocation that was settled here. If that fails, a worker finds it by its row and closes
+    it later.
+    """
     try:
         last_frame = await _close(gateway, ending)
         numbers = {} if last_frame == ending.last_frame else {ending.invocation_id: last_frame}
@@ -26,7 +28,9 @@ async def close_stream(gateway: Gateway, ending: Ending) -> None:
 
 
 async def _close(gateway: Gateway, ending: Ending) -> int:
-    """The number of the last frame before the closing ones; where they are a reset, the base in the row tells that."""
+    """Returns the number of the last frame before the closing ones. After a reset the base in the row says where they
+    are.
+    """
     if await is_in_doubt(gateway.store, ending):
         await close_anew(gateway.database, gateway.store, ending)
         return ending.last_frame
@@ -38,7 +42,9 @@ async def _close(gateway: Gateway, ending: Ending) -> int:
 
 
 async def forget_streams(gateway: Gateway, stream_ids: Sequence[str]) -> None:
-    """Of rows that are erased: nobody is let to them any more. What fails goes by its time to live."""
+    """Delete the streams of erased rows. Nobody can read them any more; what cannot be deleted now
+    expires by its TTL.
+    """
     try:
         await gateway.store.forget(stream_ids)
     except StoreUnavailable as error:

@@ -1,4 +1,4 @@
-"""The depth of queues for whoever asks this gateway: looked at once a second at most, by however many."""
+"""The depth of queues, looked at once a second at most however many ask."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ class Depths:
         self._looked_at = 0.0
 
     async def now(self) -> Depth:
-        """At most a second old, but for a look that takes longer; whoever asks meanwhile gets the same.
+        """At most a second old, unless a look takes longer; whoever asks during a look gets its result.
 
         Raises:
             StoreUnavailable: the database is away.

@@ -1,4 +1,4 @@
-"""The depth of queues as metrics, looked at when they are asked for."""
+"""The depth of queues as metrics, measured when the metrics are read."""
 
 import asyncio
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ ANSWER_S = 5.0
 
 
 class DepthSamples(Collector):
-    """Collected in the thread that serves metrics; it asks the loop, which may have looked a moment before."""
+    """Collected in the thread that serves metrics; it asks the event loop, which may just have looked."""
 
     def __init__(self, depths: Depths) -> None:
         self._depths = depths
         self._loop = asyncio.get_running_loop()
 
     def describe(self) -> Iterator[Metric]:
-        """Without a look: the loop that registers it would wait for itself."""
+        """Needs no look: the loop that registers this would wait for itself."""
         yield from _families().values()
 
     def collect(self) -> Iterator[Metric]:

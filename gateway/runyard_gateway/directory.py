@@ -17,13 +17,13 @@ from runyard_gateway.auth.principal import Identity
 
 FRESH_S = 1.0
 SEEN_WITHIN_MS = 7 * 24 * 3600 * 1000
-"""An agent that no living worker has is known for a week: calls are accepted and wait."""
+"""An agent without a living worker is known for a week; calls to it are accepted and wait."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownAgent:
-    """An agent, or a function. `current`: the newest version that a living worker has; with none alive, the newest
-    that was seen.
+    """An agent or a function. `current`: the newest version that a living worker has; if none lives, the newest that
+    was seen.
     """
 
     current: Manifest
@@ -36,12 +36,12 @@ class KnownAgent:
 
     @property
     def priority(self) -> Priority:
-        """Of calls that name none. A worker of the version before names neither this nor a limit."""
+        """The class of calls that name none. (Workers of the version before name neither this nor a limit.)"""
         return Priority.stored(self.spec.get("priority", Priority.INTERACTIVE))
 
     @property
     def max_running(self) -> int | None:
-        """How many runs of it may run at once."""
+        """How many of its runs may run at once; None: any number."""
         return self.spec.get("maxRunning")
 
     @property
@@ -50,10 +50,10 @@ class KnownAgent:
 
 
 class AgentDirectory:
-    """Read at most once a second, by however many calls; an unknown name is looked up anew at once.
+    """Read at most once a second, for any number of calls; an unknown name is looked up again at once.
 
-    A function is looked up by its own name; nothing that is asked for agents finds it. `lives` (`Fleet.lives`) tells
-    which workers live: a row alone shows no life.
+    Functions are looked up by their own names, and never found where an agent is asked for. `lives` (`Fleet.lives`)
+    says which workers live, which a row alone does not show.
     """
 
     def __init__(self, database: Database, *, lives: Callable[[WorkerId], bool]) -> None:
@@ -81,7 +81,7 @@ class AgentDirectory:
         return self._functions.get(name)
 
     async def max_running(self) -> dict[str, int]:
-        """Of the agents and functions that have a limit, by the name that runs have them by."""
+        """The limits of agents and functions that have one, by the names in their runs."""
         await self._keep_fresh()
         known = [*self._agents.values(), *self._functions.values()]
         limits = {each.current.agent: each.max_running for each in known}

@@ -16,18 +16,19 @@ from runyard.ids import RequestId, new_request_id
 from runyard.metrics import FAILURES
 
 Tell = Callable[[RunyardError, Request], tuple[int, dict[str, Any]]]
-"""How a protocol answers a request that failed: its status and its body."""
+"""How a protocol reports a failed request: its status and its body."""
 
 TELL = "runyard.tell"
-"""Where the scope of a request has that, for routes whose protocol is not this API's."""
+"""The key in a request's scope that has the `Tell` of routes with a protocol of their own."""
 
 log = structlog.get_logger()
 
 
 class Failures:
-    """Outermost: gives each request its id (`X-Request-Id`), and each exception its body.
+    """The outermost layer: gives each request an id (`X-Request-Id`) and each exception its body.
 
-    Once an answer has begun it can only be broken off: the connection closes and the reader comes back by its cursor.
+    Once an answer has begun, a failure can only break it off: the connection closes, and the reader comes back by its
+    cursor.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -88,7 +89,7 @@ def _failure(error: Exception, request_id: RequestId, scope: Scope) -> RunyardEr
 
 
 def as_ours(failure: RunyardError, request: Request) -> tuple[int, dict[str, Any]]:
-    """The status and the one body of this API."""
+    """The status and the body of this API's errors."""
     return failure.status, failure.body(request_id_of(request))
 
 
@@ -108,5 +109,7 @@ async def _answer(failure: RunyardError, status: int, told: dict[str, Any], send
 
 
 def _challenge(failure: Unauthenticated) -> bytes:
-    """https://datatracker.ietf.org/doc/html/rfc6750#section-3: an error is named where something was sent."""
+    """https://datatracker.ietf.org/doc/html/rfc6750#section-3: the challenge names an error only if
+    something was sent.
+    """
     return b"Bearer" if failure.fields["reason"] == "missing" else b'Bearer error="invalid_token"'

@@ -1,7 +1,7 @@
-"""The feed: changes of its reader's runs and transcripts, read for all readers together and handed on from memory.
+"""The feed: changes to its readers' runs and transcripts, read for all readers together and handed on from memory.
 
-One look at the database serves every reader of this gateway: at a wake-up, and every few seconds without one. What it
-finds waits, encoded, in the window of each caller's scope. Who is behind the window reads for themselves.
+One look at the database serves every reader of this gateway; it happens at a wake-up, and every few seconds without
+one. Changes wait, encoded, in a window for each scope of callers. A reader that is behind its window reads for itself.
 """
 
 import asyncio
@@ -35,11 +35,12 @@ from runyard_gateway.sse import Chunk, encode
 from runyard_gateway.views import message_view, run_view
 
 LOOK_S = 3.0
-"""The net below the wake-ups, which may be lost."""
+"""Wake-ups may be lost: this is how late a change is noticed then."""
 
 APART_S = 0.1
 UNSETTLED_S = 0.2
-"""What was committed while an older transaction runs is told when that has ended, and nobody says so: look soon."""
+"""Changes committed while an older transaction runs become readable when that one ends, which nobody announces: look
+soon."""
 
 WINDOW_MAX_BYTES = 65_536
 NEVER = 2**63
@@ -48,7 +49,7 @@ log = structlog.get_logger()
 
 
 class _Window:
-    """What was found for one scope lately. Complete from mark `start` on and below `end`."""
+    """What was found lately for one scope, complete from mark `start` on and below `end`."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -76,7 +77,7 @@ class _Window:
 
 
 class FeedReader:
-    """One reader's place. A cursor is a mark: the reader has all that is below it."""
+    """One reader's place. Its cursor is a mark: the reader has everything below it."""
 
     def __init__(self, feed: "Feed", window: _Window) -> None:
         self._feed = feed
@@ -86,7 +87,7 @@ class FeedReader:
         self._failure: RunyardError | None = None
 
     async def pull(self, cursor: int, timeout_s: float) -> Chunk:
-        """What changed since; waits for it for `timeout_s`, and tells then how far that was in vain.
+        """What changed since the cursor; waits up to `timeout_s` for it, and then returns how far it looked in vain.
 
         Raises:
             RunyardError: what `fail` was given.
@@ -158,7 +159,7 @@ class Feed:
         """Where a reader begins: at its cursor, or now.
 
         Raises:
-            FeedGone: the cursor is too old, or of another database.
+            FeedGone: the cursor is too old, or from another database.
         """
         now, forgotten = await self._database.read(_ends)
         if cursor is None:
@@ -199,7 +200,7 @@ class Feed:
             await asyncio.sleep(APART_S)
 
     async def _look(self) -> bool:
-        """Hand all that is new to the windows there are. Whether that is all that is committed."""
+        """Hand everything that is new to the windows. Returns whether that is everything that is committed."""
         if not self._windows:
             self._since = None
             return True
@@ -219,7 +220,7 @@ class Feed:
 
 
 def position(cursor: int) -> bytes:
-    """Moves a reader's `Last-Event-ID` without an event: the highest mark that it has."""
+    """Moves a reader's `Last-Event-ID` without an event, to the highest mark that it has."""
     return b"id: %d\n\n" % (cursor - 1)
 
 
@@ -228,7 +229,9 @@ def _sees(scope: Scope, change: Change) -> bool:
 
 
 def _encoded(changes: Iterable[Change]) -> Iterable[tuple[int, bytes]]:
-    """All of one mark together. The last of them has it as its id: who has that has them all."""
+    """All changes of one mark together. Only the last has the mark as its id, so whoever has that id
+    has all of them.
+    """
     for mark, group in groupby(changes, attrgetter("mark")):
         *before, last = group
         yield mark, b"".join([*(_event(change, 0) for change in before), _event(last, mark)])

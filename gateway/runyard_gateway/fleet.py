@@ -1,4 +1,6 @@
-"""Which workers live and what they serve: read every 2 s, since no one look tells whether a beat rises."""
+"""Which workers live and what they serve. It is read every 2 s, since a single look cannot tell whether
+a beat rises.
+"""
 
 import asyncio
 import time
@@ -31,7 +33,7 @@ class Fleet:
         return self._pulse.lives(worker_id)
 
     def serves(self, queue: str, agent: str) -> bool:
-        """Whether a living worker that does not leave takes such runs; yes, before anybody has looked."""
+        """Whether a living worker that is not leaving takes such runs; True until somebody has looked."""
         return self._served is None or (queue, agent) in self._served
 
     async def run(self) -> None:
@@ -43,7 +45,7 @@ class Fleet:
             await asyncio.sleep(LOOK_S)
 
     async def look_anew(self) -> None:
-        """Where nobody has within a second: before a caller is told that there is no worker."""
+        """Look, unless somebody did within the last second: before a caller is told that there is no worker."""
         if self._clock() - self._looked_at >= FRESH_S:
             await self.look()
 

@@ -1,4 +1,4 @@
-"""What follows from a commit and holds no answer up: parts are told that may be away, and bound it by their limits."""
+"""What follows a commit without holding up its answer. It tells parts that may be away, and their timeouts bound it."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,7 +10,7 @@ log = structlog.get_logger()
 
 
 class FollowUps:
-    """Whoever owns `tasks` waits at its end for those under way. What is lost is found by its row, by a worker."""
+    """When `tasks` ends, its owner waits for those under way. What gets lost, a worker finds by its row."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks

@@ -1,4 +1,4 @@
-"""A stream made from its rows, for readers whose frames are gone: the committed text, then the terminal frame."""
+"""A stream made from rows, for readers whose frames are gone: the committed text, then the terminal frame."""
 
 from runyard.db.engine import Database
 from runyard.db.reads import committed_answer
@@ -7,11 +7,11 @@ from runyard.frames import Frame, FrameEvent, event_payload, text_payload
 from runyard.outcomes import CLOSING_FRAMES, terminal_payload
 
 WITHDRAW_ALL = Frame(0, *event_payload(FrameEvent.REWIND, {"toSeq": 0, "length": 0}))
-"""Un-numbered: it speaks of the reader's text, not of a place in the stream."""
+"""It has no number since it is about the reader's text and not about a place in the stream."""
 
 
 async def settled_frames(database: Database, invocation: Invocation) -> list[Frame]:
-    """All that a settled invocation has to say, whatever the reader has seen of it.
+    """Everything that a settled invocation has to say, whatever the reader has seen of it.
 
     The last frame is the terminal one, with the number that it has in the stream.
     """
@@ -25,13 +25,13 @@ async def settled_frames(database: Database, invocation: Invocation) -> list[Fra
 
 
 async def committed_frames(database: Database, invocation: Invocation) -> tuple[int, list[Frame]]:
-    """The text that the rows hold, as one frame, and the number of the last frame that it stands for."""
+    """The text in the rows as one frame, and the number of the last frame that it stands for."""
     text, last = await database.read(committed_answer, invocation.run_id, invocation.id)
     return last, _whole(text, last)
 
 
 def trimmed_frame(invocation: Invocation, *, from_seq: int, to_seq: int) -> Frame:
-    """Tells that these frames are gone, none of which a row accounts for; under the number of the last of them."""
+    """Says that these frames are gone, none of which belongs to a row; it has the number of the last of them."""
     data = {"status": invocation.status, "trimmed": {"fromSeq": from_seq, "toSeq": to_seq}}
     return Frame(to_seq, *event_payload(FrameEvent.STATUS, data))
 

@@ -1,4 +1,4 @@
-"""The answer to a function's caller who takes a stream: its stream if it streams, else its value as plain JSON."""
+"""The answer to a function's caller who accepts a stream: its stream if it streams, else its value as plain JSON."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -22,19 +22,19 @@ from runyard_gateway.tail import Position
 from runyard_gateway.views import invocation_view
 
 SILENCE_S = 15.0
-"""A caller who has heard nothing for so long is answered with the stream: proxies would cut a silent connection."""
+"""A caller that has heard nothing for this long gets the stream, since proxies would cut a silent connection."""
 
 _UNSAID = RESERVED_EVENTS - {FrameEvent.TEXT}
 
 
 def is_functions_own(frame: Frame) -> bool:
-    """Not what the system says of every run."""
+    """Whether the function itself wrote it: not one of the frames that every run has."""
     return frame.event not in _UNSAID
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FunctionAnswer:
-    """Decided by the first frames: answer text or an event of the function's own makes it a stream."""
+    """The first frames decide: answer text, or an event of the function's own, makes the answer a stream."""
 
     gateway: Gateway
     accepted: Accepted
@@ -61,8 +61,8 @@ class FunctionAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _AnswerAgain:
-    """To a call that was sent again: as the first one was answered. Where its frames are gone, only text is known to
-    have streamed.
+    """The answer to a repeated call, in the form of the first one. If its frames are gone, only text is known to have
+    streamed.
     """
 
     stream: ResumedStream
@@ -93,14 +93,14 @@ class _AnswerAgain:
 
 
 def answer_again(stream: ResumedStream, accepted: Accepted, principal: Principal) -> ASGIApp:
-    """Who has a frame of it already reads on."""
+    """A caller that already has a frame goes on reading the stream."""
     return stream if stream.cursor else _AnswerAgain(stream=stream, accepted=accepted, principal=principal)
 
 
 async def _value(
     gateway: Gateway, invocation_id: str, principal: Principal, *, request_id: str, headers: Mapping[str, str]
 ) -> Response | None:
-    """None: the database has gone; the stream has the end as well."""
+    """None: the database is away; the stream also has the end."""
     try:
         found = await gateway.database.read(reads.invocation_of, invocation_id, principal.scope)
     except StoreUnavailable:
@@ -111,7 +111,7 @@ async def _value(
 
 
 def settled_answer(invocation: Invocation, run: Run, *, request_id: str, headers: Mapping[str, str]) -> Response:
-    """The result, or the error with the status that it has."""
+    """The result, or the error with its status."""
     if invocation.error is None:
         return json_answer(invocation_view(invocation, run), headers=dict(headers))
     assert invocation.result is not None, "a settled invocation has its result"
@@ -120,8 +120,9 @@ def settled_answer(invocation: Invocation, run: Run, *, request_id: str, headers
 
 
 async def says_something(tail: Pulled, receive: Receive, is_said: Callable[[Frame], bool], *, silence_s: float) -> bool:
-    """Whether the answer is a stream: a frame came of which `is_said` holds. Not before that is known, the client has
-    left, the process leaves, or `silence_s` are over; then it is one, too.
+    """Wait until it is known whether the answer is a stream: it is once a frame for which `is_said` holds has come.
+
+    It also is one if the client has left, the process is leaving, or `silence_s` have passed.
     """
     now = asyncio.get_running_loop().time
     deadline, cursor, ended = now() + silence_s, 0, False

@@ -1,4 +1,4 @@
-"""The parts that every route is served with. Built once by `app.py`, which owns and closes each."""
+"""The parts that every route uses. `app.py` builds them once, owns them and closes them."""
 
 import asyncio
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Gateway:
     draining: asyncio.Event
 
     def leave(self) -> None:
-        """Readiness goes false and open streams end without a terminal frame: their readers go on elsewhere."""
+        """Readiness becomes false and open streams end without a terminal frame: their readers go on elsewhere."""
         self.draining.set()
         self.hub.drain()
         self.feed.drain()

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP/1.1 protocol, made right for callers that stall, flood, leave, or offer an upgrade."""
+"""uvicorn's HTTP/1.1 protocol, made right for callers that stall, flood, leave early or offer an upgrade."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,18 +18,18 @@ from runyard_gateway.reception import HEAD_MAX_BYTES, Reception
 FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 ServedApp = Any
-"""An ASGI application in uvicorn's own types, which are not starlette's."""
+"""An ASGI application in uvicorn's types, which differ from starlette's."""
 
 log = structlog.get_logger()
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """What uvicorn leaves open:
+    """Closes gaps that uvicorn leaves:
 
-    - a head without end, and a request that comes without hurry or never, are refused and the connection is closed;
-    - what is no HTTP is refused with the body that every error has;
-    - the answer in progress learns of the disconnect also where a further request was sent behind it;
-    - an offer to upgrade is passed over (RFC 9110, section 7.8), and costs no body.
+    - a head that does not end, and a request that comes too slowly or never, are refused, and the connection is closed;
+    - data that is not HTTP is refused with the body that every error has;
+    - the answer in progress learns of a disconnect even if a further request was already sent behind it;
+    - an offer to upgrade is ignored (RFC 9110, section 7.8) without losing the body.
     """
 
     # uvicorn's own attributes, 28 of them, share one table of names among all connections. With more than 30 each
@@ -108,7 +108,7 @@ class GuardedProtocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def on_leave(self, tell: Callable[[], None] | None) -> None:
-        """`tell` is called once the caller has left the answer in progress; None takes that back."""
+        """Call `tell` once when the caller leaves the answer in progress; None cancels that."""
         self._on_leave = tell
         if tell is None:
             return
@@ -127,7 +127,8 @@ class GuardedProtocol(HttpToolsProtocol):
             raise _HeadTooLargeError
 
     def _read_on(self, rest: bytes) -> None:
-        """The parser leaves what follows an offer to the other protocol. It is the body, and what comes then.
+        """After an offer to upgrade the parser leaves the rest to the other protocol. That rest is the body and what
+        follows it.
 
         Another parser is told how long the body is, and goes on.
         """
@@ -142,7 +143,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     @property
     def _is_answering(self) -> bool:
-        """A whole request has no whole answer yet: the caller need not send anything."""
+        """Whether a complete request has no complete answer yet, so that the caller need not send anything."""
         running = self._running
         return (
             running is not None
@@ -152,7 +153,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     @property
     def _is_answered(self) -> bool:
-        """A request has its answer before all of it has come: what still comes is read by nobody."""
+        """Whether a request was answered before all of it arrived: nobody reads the rest."""
         return self._running is not None and self._running.response_complete and self._running.more_body
 
     def _check_later(self) -> None:
@@ -172,7 +173,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(RequestTimeout("the request did not come to its end in time"))
 
     def _refuse(self, error: CallerError) -> None:
-        """Close, and say why where that cannot be taken for the answer to another request."""
+        """Close the connection, and say why if that cannot be mistaken for the answer to another request."""
         request_id = new_request_id()
         log.info("connection refused", request_id=request_id, code=error.code)
         if not self._is_answering and not self._is_answered:
@@ -200,11 +201,11 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 class _Pipeline(list[Any]):
-    """Of requests that wait behind another one: most connections never have any, and an empty deque is large."""
+    """Requests that wait behind another one. Most connections never have any, and an empty deque is large."""
 
     def appendleft(self, request: Any) -> None:
         self.insert(0, request)
 
 
 class _HeadTooLargeError(Exception):
-    """Ends the parser's work; `data_received` answers."""
+    """Stops the parser; `data_received` answers."""

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP/1.1 protocol, with what many open streams need, and made right for clients of HTTP/1.0."""
+"""uvicorn's HTTP/1.1 protocol, extended for many open streams and corrected for clients of HTTP/1.0."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -9,32 +9,35 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from runyard_gateway.guarded_protocol import GuardedProtocol, ServedApp
 
 LINK = "runyard.link"
-"""The ASGI extension of this server, a `Link`, where the answer's body comes in chunks."""
+"""The name of this server's ASGI extension, a `Link`; it exists when the body of the answer is sent in chunks."""
 
 STALLED_S = 1.5
-"""How long a connection may take, once the server leaves, for what was written to it. Whoever takes it no faster is cut
-off: the end of their stream would not reach them either, and they come back by cursor."""
+"""How long a connection may take for what was written to it, once the server is leaving. Slower ones are cut off: they
+would not receive the end of their stream either, and they come back by cursor."""
 
 
 class Link(Protocol):
-    """The connection that an answer goes out on."""
+    """The connection that an answer is sent on."""
 
     def write_chunk(self, chunk: bytes) -> bool:
-        """Write a chunk (`as_chunk`) of the body, between two sends and in their order. False: the connection takes
-        nothing now, or is gone. Who sends the same to a thousand readers frames it once, and spares each the way
-        through its task and the application.
+        """Write one chunk (`as_chunk`) of the body, between two sends and in their order. False: the connection takes
+        nothing now, or is gone.
+
+        With it, data for a thousand readers is framed once and skips each reader's task and the application.
         """
         ...
 
     def on_leave(self, tell: Callable[[], None] | None) -> None:
-        """`tell` is called once the client has left; None takes that back. Who waits for it by `receive` has a task."""
+        """Call `tell` once when the client leaves; None cancels that. (Waiting for it with `receive` would need a
+        task.)
+        """
         ...
 
 
 class HttpProtocol(GuardedProtocol):
-    """An answer to HTTP/1.0 comes without chunks and ends with the connection (RFC 9112, section 6.1).
+    """Answers to HTTP/1.0 are sent without chunks and end with the connection (RFC 9112, section 6.1).
 
-    uvicorn closes the connection, but sends the chunks all the same, which such a client takes for content.
+    uvicorn closes the connection but sends chunks all the same, which such a client takes for content.
     """
 
     __slots__ = ()
@@ -63,7 +66,7 @@ class HttpProtocol(GuardedProtocol):
 
 
 def as_chunk(body: bytes) -> bytes:
-    """RFC 9112, section 7.1. `body` is not empty, which would be the last chunk."""
+    """RFC 9112, section 7.1. `body` must not be empty: that would be the last chunk."""
     return b"%x\r\n%b\r\n" % (len(body), body)
 
 

@@ -1,4 +1,4 @@
-"""All streams that this gateway watches: one subscription each, however many readers it has."""
+"""All streams that this gateway watches, with one subscription each, however many readers a stream has."""
 
 import asyncio
 import time
@@ -18,8 +18,8 @@ from runyard_gateway.tail import Tail
 from runyard_gateway.window import Window
 
 CHECK_S = 15.0
-"""A stream that was silent for so long is looked up. While its connection stands Redis loses no message, and a new
-connection looks all streams up: this finds what neither of the two explains."""
+"""A stream that was silent for this long is looked up. While its connection lasts Redis loses no message, and a new
+connection looks all streams up; this finds losses that neither explains."""
 
 TICK_S = 1.0
 LOOKUPS_A_CALL = 250  # some milliseconds of the event loop's time
@@ -30,9 +30,9 @@ log = structlog.get_logger()
 class Hub:
     """Batches arrive on one connection and wait, encoded, for all readers of their stream.
 
-    A stream is subscribed to first and looked up afterwards, at its first reader and after each reconnect, so what was
-    published in between is known to exist; readers fetch it from Redis. `client` is the reader's too; the subscription
-    takes a connection of its own from it.
+    A stream is first subscribed to and then looked up, at its first reader and after each reconnect, so that what was
+    published in between is known to exist; readers fetch it from Redis. The subscription takes a connection of its own
+    from `client`, which the reader uses too.
     """
 
     def __init__(self, reader: FrameReader, client: Redis) -> None:
@@ -46,17 +46,18 @@ class Hub:
         self.draining = False
 
     async def run(self) -> None:
-        """Until cancelled. Readers of a hub that does not run wait."""
+        """Until cancelled. Until it runs, readers wait."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._subscription.run())
             tasks.create_task(self._look_up_forever())
             tasks.create_task(self._check_forever())
 
     def watch(self, stream_id: str, *, seeks: bool = False) -> Tail:
-        """A reader's tail, for as long as its block runs. The last one's end ends the subscription.
+        """A reader's place in a stream, for as long as its block runs. When the last reader leaves, the subscription
+        ends.
 
-        Who may read was decided before. A stream that Redis does not have is an empty live one. `seeks`: the reader
-        asks first where it stands (`Tail.seek`); one of a stream that has ended needs no subscription.
+        Who may read was decided before. A stream that Redis does not have counts as live and empty. `seeks`: the reader
+        asks first where it stands (`Tail.seek`); if the stream has ended it needs no subscription.
         """
         channel = self._channel(stream_id)
         window = self._windows.get(channel)
@@ -69,19 +70,19 @@ class Hub:
         return tail
 
     def heed(self, window: Window) -> None:
-        """Of a tail's: its reader waits for what is published."""
+        """Called by a tail: its reader waits for what is published."""
         if not window.is_subscribed:
             self._subscribe(self._channel(window.stream_id), window)
 
     def leave(self, window: Window, tail: Tail) -> None:
-        """Of a tail's: its reader has gone."""
+        """Called by a tail: its reader has left."""
         window.watchers.discard(tail)
         if not window.watchers:
             self._drop(self._channel(window.stream_id), window)
 
     def listen(self, channel: str, on_message: Callable[[bytes], None]) -> Callable[[], None]:
         """Hear what is published on another channel, over the same connection; `on_message` must not raise. What is
-        published while the connection is away is lost. Returns what ends it.
+        published while the connection is away is lost. Returns a function that ends it.
         """
         name = channel.encode()
         self._others[name] = on_message
@@ -98,25 +99,25 @@ class Hub:
         return self._lookup_failed or not self._subscription.connected
 
     def silent(self, for_s: float) -> list[str]:
-        """The watched streams of which no frame was heard for so long."""
+        """The watched streams that have had no frame for this long."""
         since_s = time.monotonic() - for_s
         return [window.stream_id for window in self._windows.values() if window.heard_at_s <= since_s]
 
     def nudge(self, stream_id: str) -> None:
-        """There may be more in Redis than was heard of: look."""
+        """Look whether Redis has more than was heard of."""
         self._look_up(self._channel(stream_id))
 
     def tell(self, stream_id: str, frame: Frame, *, as_of_s: float) -> None:
-        """Give all readers, those too that come later, an un-numbered frame, unless others have come since."""
+        """Send all readers, including those that come later, an un-numbered frame, unless frames have come since."""
         window = self._windows.get(self._channel(stream_id))
         if window is not None and window.heard_at_s < as_of_s:
             window.tell(encode(frame))
 
     def finish(self, stream_id: str, frames: Sequence[Frame]) -> None:
-        """Give all present readers these frames, whatever their cursors, and end their answers.
+        """Send all present readers these frames, whatever their cursors, and end their answers.
 
-        For a settled stream whose own frames are gone. The frames are made from its rows; a number of 0 leaves a
-        reader's cursor where it is.
+        For a settled stream whose own frames are gone. The frames are made from its rows; a frame with number 0 leaves
+        a reader's cursor where it is.
         """
         channel = self._channel(stream_id)
         window = self._windows.get(channel)

@@ -1,4 +1,4 @@
-"""Who is in which room, over all gateways: each says so of its own readers, again and again, as long as they stay."""
+"""Who is in which room, over all gateways. Each gateway keeps reporting its own readers for as long as they stay."""
 
 import asyncio
 import secrets
@@ -14,7 +14,7 @@ from runyard.streams.connect import answered
 
 SAY_S = 15.0
 COUNTS_MS = 45_000
-"""How long after its last word the readers of a gateway that died are still listed."""
+"""How long the readers of a gateway that died are still listed after its last report."""
 
 Room = tuple[str, str]
 """Tenant and name."""
@@ -51,7 +51,7 @@ class Members:
         self._changed.set()
 
     async def of(self, room: Room) -> list[str]:
-        """Users, each once, by name. Raises `StoreUnavailable`."""
+        """The users in a room, each once, by name. Raises `StoreUnavailable`."""
         async with answered():
             found = await self._say(keys=[members_key(self._prefix, *room)], args=[COUNTS_MS])
         return sorted({member.decode().partition("\0")[0] for member in found})

@@ -1,6 +1,6 @@
-"""How many streams each reader has open at this gateway.
+"""How many streams each user has open at this gateway.
 
-They are counted inside the answer: a reader who leaves before it begins was never counted.
+A stream is counted while it is answered: a reader who leaves before the answer begins was never counted.
 """
 
 from collections import Counter
@@ -14,7 +14,8 @@ from runyard_gateway.auth.principal import Identity, Principal, Service
 from runyard_gateway.requests import address_of
 
 Reader = tuple[str, str]
-"""Whose stream it is counted as: tenant and user. In the place of nobody stands the address that they come from."""
+"""For whom a stream is counted: tenant and user. For a caller without a token, their address stands in place of the
+user."""
 
 
 def reader_of(tenant_id: str, user_id: str, request: Request) -> Reader:
@@ -23,7 +24,9 @@ def reader_of(tenant_id: str, user_id: str, request: Request) -> Reader:
 
 
 def reader_behind(principal: Principal, request: Request, *, owner: Reader | None = None) -> Reader:
-    """Who reads; a service reads for the run's owner, or what has none as itself, which is of no tenant."""
+    """For whom a stream is counted. A service reads on behalf of the run's owner; where there is no run, it counts
+    itself.
+    """
     match principal.caller:
         case Identity() as user:
             return reader_of(user.tenant_id, user.user_id, request)
@@ -38,14 +41,14 @@ class OpenStreams:
         self._open: Counter[Reader] = Counter()
 
     def check(self, reader: Reader) -> None:
-        """Raises `StreamOverloaded`: the reader has as many as they may."""
+        """Raises `StreamOverloaded` if the reader has as many streams as is allowed."""
         if self._per_user and self._open[reader] >= self._per_user:
             raise StreamOverloaded(
                 f"{self._per_user} streams are open already: close one, or come back later", limit=self._per_user
             )
 
     def counted(self, reader: Reader, answer: ASGIApp) -> ASGIApp:
-        """The answer, counted while it is given. It is not refused any more: its call may be accepted already."""
+        """Count the answer while it is given. It is not refused any more, since its call may be accepted already."""
         return _Counted(open=self._open, reader=reader, answer=answer)
 
 

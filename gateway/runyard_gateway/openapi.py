@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the table of operations: the models that check requests and the shapes of answers.
+"""The OpenAPI document, made from the table of operations: the models that check requests, and the shapes of answers.
 
 https://spec.openapis.org/oas/v3.1.1.html
 """
@@ -65,7 +65,7 @@ _SENTENCE = re.compile(r"(?<=[.:])\s")
 
 
 def document(operations: Sequence[Described]) -> Schema:
-    """JSON-ready."""
+    """The document as JSON values."""
     made, components = _made(operations)
     paths: dict[str, dict[str, Schema]] = {}
     for operation in operations:
@@ -85,7 +85,7 @@ def document(operations: Sequence[Described]) -> Schema:
 
 
 def errors_of(operation: Described) -> tuple[type[RunyardError], ...]:
-    """What it may answer: its own errors, and those that come of what any route does before its handler."""
+    """The errors that an operation may answer: its own, and those of what happens on every route before the handler."""
     common: list[type[RunyardError]] = [Forbidden, InternalError]  # a gateway of this machine alone refuses strangers
     if not isinstance(operation, OpenOperation):
         common += [InvalidArgs, Unauthenticated, StoreUnavailable, NotReady]
@@ -99,7 +99,7 @@ _Schemas = dict[tuple[_Key, JsonSchemaMode], Schema]
 
 
 def _made(operations: Sequence[Described]) -> tuple[_Schemas, dict[str, Schema]]:
-    """The schemas of bodies and answers, by where they stand, and what they refer to."""
+    """The schemas of bodies and answers, by where they are used, and the components that they refer to."""
 
     def wanted() -> Iterator[tuple[_Key, JsonSchemaMode, TypeAdapter[Any]]]:
         for operation in operations:
@@ -190,7 +190,7 @@ def _error_of(codes: list[str]) -> Schema:
 
 
 def _media(shape: Schema | None) -> Schema:
-    """A stream has no schema: OpenAPI 3.1 has no words for its events."""
+    """A stream has no schema, since OpenAPI 3.1 cannot describe its events."""
     return {} if shape is None else {"schema": shape}
 
 

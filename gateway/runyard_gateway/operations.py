@@ -1,4 +1,4 @@
-"""What a route is: how it is served, and all that the OpenAPI document says of it."""
+"""What a route is: how it is served, and all that the OpenAPI document says about it."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -23,12 +23,12 @@ OpenHandler = Callable[[Gateway, Request], Awaitable[ASGIApp]]
 
 
 async def bearer(gateway: Gateway, request: Request) -> Principal:
-    """Who calls, by the `Authorization` header alone."""
+    """Find out who calls by the `Authorization` header alone."""
     return await gateway.authenticator.principal(request.headers.get("authorization"))
 
 
 async def anybody(gateway: Gateway, request: Request) -> Principal:
-    """The same; who shows nothing is let in as `NOBODY`, and the handler decides what that is good for."""
+    """The same, but a caller who shows nothing is let in as `NOBODY`, and the handler decides what that allows."""
     try:
         return await bearer(gateway, request)
     except Unauthenticated as error:
@@ -39,8 +39,8 @@ async def anybody(gateway: Gateway, request: Request) -> Principal:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Described:
-    """`parameters` are those beside the path's; a query that has others is refused before the handler runs. `errors`
-    are those of this route, beside what any may answer (`openapi.py`).
+    """`parameters` are those besides the path's: a query with any other is refused before the handler runs. `errors`
+    are those of this route, besides the ones that every route may answer (`openapi.py`).
     """
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
@@ -53,13 +53,13 @@ class Described:
 
     @property
     def words(self) -> str:
-        """The handler's docstring, without what it raises."""
+        """The handler's docstring, without its `Raises`."""
         return inspect.cleandoc(self.handler.__doc__ or "").partition("\nRaises:")[0].strip()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Operation(Described):
-    """The caller is authenticated before its handler runs."""
+    """A route whose caller is authenticated before its handler runs."""
 
     handler: Handler
     caller: Caller = bearer
@@ -67,15 +67,15 @@ class Operation(Described):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenOperation(Described):
-    """Whoever asks is answered, without a token."""
+    """A route that answers everybody, without a token."""
 
     handler: OpenHandler
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForeignOperation:
-    """A route of another protocol than this API (`protocols/`): no part of its description, and a query is taken as it
-    is. Who shows nothing is let in as `NOBODY`; `tell` is how its failures are told, whoever met them.
+    """A route of another protocol (`protocols/`). It is not in this API's document, and its query is not checked. A
+    caller who shows nothing is let in as `NOBODY`; `tell` reports its failures, whichever layer they come from.
     """
 
     method: Literal["GET", "POST"]

@@ -1,6 +1,7 @@
-"""Cursors of lists: where the next page begins, with a tie-break, sealed to their list so that a broken one is told.
+"""Cursors of lists: the place where the next page begins, sealed to its list so that a damaged or foreign one is
+refused.
 
-A cursor is no secret and grants nothing: whose rows are listed is part of the query.
+A cursor is no secret and grants nothing: the query itself restricts whose rows are listed.
 """
 
 import base64
@@ -13,7 +14,7 @@ from runyard.errors import InvalidArgs
 from runyard.text import clean_text
 
 Listing = Sequence[str | None]
-"""What a list is known by: its name, whose it is, its filters, its order. A cursor fits no other list."""
+"""What identifies a list: its name, whose it is, its filters, its order. A cursor fits no other list."""
 
 
 def seal(listing: Listing, *position: int | str) -> str:
@@ -22,10 +23,10 @@ def seal(listing: Listing, *position: int | str) -> str:
 
 
 def unseal(listing: Listing, cursor: str) -> list[int | str]:
-    """The position in a cursor of this list: of numbers and text that a database takes, whoever made it.
+    """The position in a cursor of this list: numbers and text that a database accepts, whoever made the cursor.
 
     Raises:
-        InvalidArgs: it was changed, or is another list's.
+        InvalidArgs: it was changed, or belongs to another list.
     """
     try:
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
@@ -39,7 +40,7 @@ def unseal(listing: Listing, cursor: str) -> list[int | str]:
 
 
 def time_position(listing: Listing, cursor: str | None) -> tuple[int, str] | None:
-    """The place in a list ordered by time, then id; None: its beginning. Raises `InvalidArgs`."""
+    """The place in a list ordered by time and id; None: its beginning. Raises `InvalidArgs`."""
     if cursor is None:
         return None
     match unseal(listing, cursor):

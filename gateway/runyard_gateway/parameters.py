@@ -1,6 +1,6 @@
-"""What a call takes beside its body: parameters of the query and headers, each declared once.
+"""What a call takes besides its body: query parameters and headers, each declared once.
 
-The declaration checks what a request has and is what the OpenAPI document says of it.
+A declaration checks requests, and the OpenAPI document is made from it.
 """
 
 import re
@@ -17,7 +17,7 @@ from runyard_gateway.bodies import UNSTORABLE_TEXT
 METADATA = "metadata."
 METADATA_FILTERS_MAX = 10
 DIGITS_MAX = 10
-"""Of a whole number: `int` refuses some thousands of them by an error of its own."""
+"""The most digits of a whole number. `int` itself refuses only thousands of them, with an error of its own."""
 
 _METADATA_KEY = re.compile(r'[^"\\]{1,256}', re.DOTALL)
 
@@ -33,7 +33,7 @@ class Parameter:
         return {"type": "string"}
 
     def covers(self, name: str) -> bool:
-        """Whether it is this one that a request gives by that name."""
+        """Whether a request's parameter of this name is this one."""
         return name == self.name
 
     def given(self, request: Request) -> str | None:
@@ -43,7 +43,7 @@ class Parameter:
 @dataclass(frozen=True, kw_only=True)
 class Text(Parameter):
     def read(self, request: Request) -> str | None:
-        """Raises `InvalidArgs` naming the parameter when it is what no store holds."""
+        """Raises `InvalidArgs`, naming the parameter, if no store could hold it."""
         given = self.given(request)
         if given is not None and not is_clean(given):
             raise InvalidArgs(f"{self.name}: {UNSTORABLE_TEXT}", fields=[self.name])
@@ -61,7 +61,7 @@ class WholeNumber(Parameter):
         return {"type": "integer", "minimum": self.low, "maximum": self.high, "default": self.default}
 
     def read(self, request: Request) -> int:
-        """Raises `InvalidArgs` naming the parameter when it is no whole number within the bounds."""
+        """Raises `InvalidArgs`, naming the parameter, if it is not a whole number within the bounds."""
         given = self.given(request)
         if given is None:
             return self.default
@@ -99,7 +99,7 @@ class Flag(Parameter):
         return {"type": "string", "enum": ["", "true", "false"], "default": "false"}
 
     def read(self, request: Request) -> bool:
-        """Raises `InvalidArgs` for what is neither true nor false."""
+        """Raises `InvalidArgs` if it is neither true nor false."""
         given = self.given(request)
         if given not in {None, "", "true", "false"}:
             raise InvalidArgs(f"{self.name} must be true or false", fields=[self.name])
@@ -119,8 +119,8 @@ class MetadataFilter(Parameter):
         """The values by their keys.
 
         Raises:
-            InvalidArgs: a key without a name, with a quote or a backslash in it, or given twice; too many of them; what
-                no store holds.
+            InvalidArgs: a key is empty, has a quote or a backslash in it, or is given twice; there are too many; or no
+                store could hold one.
         """
         given = [(name, value) for name, value in request.query_params.multi_items() if self.covers(name)]
         names = [name for name, _ in given]
@@ -138,7 +138,7 @@ class MetadataFilter(Parameter):
 
 
 def check_query(request: Request, known: tuple[Parameter, ...]) -> None:
-    """Raises `InvalidArgs` for a parameter of the query that is none of these, and for a query that is no UTF-8."""
+    """Raises `InvalidArgs` for a query parameter that is not known, and for a query that is not UTF-8."""
     try:
         parse_qsl(request.url.query, keep_blank_values=True, errors="strict")
     except UnicodeDecodeError:

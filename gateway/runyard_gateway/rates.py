@@ -12,15 +12,15 @@ from runyard.settings import Settings
 from runyard.streams.connect import answered
 
 REPLY_TIMEOUT_S = 0.5
-"""How long a call is held up by a Redis that is silent."""
+"""How long a silent Redis may hold up a call."""
 
 log = structlog.get_logger()
 
 
 class Rates:
-    """Token buckets: one holds a minute's calls and fills evenly, so a burst of that many passes at once.
+    """Token buckets: each holds a minute's calls and refills evenly, so that many can pass at once.
 
-    Redis away: every call passes. A limit protects what is behind it from too much; it is no reason to take nothing.
+    While Redis is away every call passes: a limit protects against too much, which is no reason to accept nothing.
     """
 
     def __init__(self, client: Redis, settings: Settings, *, redis_away: Callable[[], bool]) -> None:
@@ -31,7 +31,8 @@ class Rates:
         self._take = client.register_script(files("runyard_gateway").joinpath("rates.lua").read_text())
 
     async def take(self, tenant_id: str, user_id: str, *, address: str) -> None:
-        """Count one call for this user, whoever makes it; for nobody (""), by the address that it comes from.
+        """Count one call for this user, whoever makes it. Calls without a user ("") are counted by the address that
+        they come from.
 
         Raises:
             RateLimited: there were too many; nothing is counted.

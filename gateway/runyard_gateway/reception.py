@@ -1,18 +1,20 @@
-"""How much of a request's head may come, and how slowly a request: a caller that stalls must not hold a place for ever.
+"""How large a request's head may be and how slow a request, so that a stalled caller does not hold a connection for
+ever.
 
-What counts is kept here; `guarded_protocol.py` asks at each read, and closes.
+The counting happens here; `guarded_protocol.py` asks at each read, and closes the connection.
 """
 
 HEAD_MAX_BYTES = 65_536
-"""Of the request line, the headers and the trailers together. Proxies take less: nginx 32 KiB, AWS's balancer 64 K."""
+"""Of the request line, the headers and the trailers together. Proxies allow less: nginx 32 KiB, AWS's balancer 64 K."""
 
 GRACE_S = 20.0
 MIN_RATE = 500
-"""Bytes a second, behind the grace. https://httpd.apache.org/docs/2.4/mod/mod_reqtimeout.html, its defaults."""
+"""Bytes a second after the grace period. https://httpd.apache.org/docs/2.4/mod/mod_reqtimeout.html has these defaults.
+"""
 
 
 class Reception:
-    """Of one request at a time, on one connection. Times are the event loop's, in seconds."""
+    """The reception of one request at a time on one connection. Times are the event loop's, in seconds."""
 
     __slots__ = ("_began_s", "_head_bytes", "_received_bytes", "_unread_bytes", "is_owed")
 
@@ -34,7 +36,9 @@ class Reception:
         self._received_bytes = self._head_bytes = self._unread_bytes = 0
 
     def read(self, size_bytes: int) -> None:
-        """So much came. Until `head` or `body` tells what it was, it is part of a field that has no end yet."""
+        """So many bytes came. Until `head` or `body` says what they were, they belong to a field that has not ended
+        yet.
+        """
         self._received_bytes += size_bytes
         self._unread_bytes += size_bytes
 
@@ -49,10 +53,12 @@ class Reception:
         self.is_owed = False
 
     def forgive(self, now_s: float) -> None:
-        """What held it up was not the caller's fault: its time begins anew."""
+        """The delay was not the caller's fault: its time starts again."""
         self._began_s = now_s
 
     def left_s(self, now_s: float, *, is_answered: bool) -> float:
-        """Until it has to be there. A request that has its answer already is not waited for beyond the grace."""
+        """Seconds until the request must have arrived. A request that was answered already gets no more than the grace
+        period.
+        """
         earned_s = 0.0 if is_answered else self._received_bytes / MIN_RATE
         return self._began_s + GRACE_S + earned_s - now_s

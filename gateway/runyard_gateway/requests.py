@@ -1,5 +1,6 @@
-"""What a request may say: bodies and headers, checked before anything is stored. Queries are in `parameters.py`, what a
-body is before it says anything in `bodies.py`.
+"""What a request may say: bodies and headers, checked before anything is stored.
+
+`parameters.py` has the query, `bodies.py` what every body must satisfy.
 """
 
 import re
@@ -55,7 +56,7 @@ class MessageIn(_Body):
 
     @property
     def is_plain(self) -> bool:
-        """Whether any caller may say so: what a user says, no result of a tool."""
+        """Whether any caller may send it: a user's message without results of tools."""
         results = isinstance(self.content, list) and any(block.get("type") == "tool_result" for block in self.content)
         return self.role == "user" and not results
 
@@ -184,10 +185,11 @@ class AppendMessages(_Body):
 
 
 def checked_messages(messages: Sequence[MessageIn], principal: Principal) -> tuple[HistoryMessage, ...]:
-    """What the caller may say in a conversation; whether it fits behind the transcript is seen when it is stored.
+    """The messages, if this caller may send them. Whether they fit behind the transcript is checked when they are
+    stored.
 
     Raises:
-        Forbidden: turns of the model and results of tools are for services.
+        Forbidden: only services may send the model's turns and the results of tools.
     """
     if not principal.is_service:
         for index, message in enumerate(messages):
@@ -207,13 +209,13 @@ def _checked_input(given: str | list[dict[str, Any]] | None) -> str | list[dict[
 
 
 async def read_body(request: Request, model: type[Model], *, limit_bytes: int) -> Model:
-    """The JSON body, checked; an empty body is `{}`.
+    """The JSON body, checked; an empty body counts as `{}`.
 
     Raises:
-        PayloadTooLarge: it has more bytes than allowed; what is over is not read.
-        UnsupportedMediaType: it is said to be something else than JSON.
-        InvalidArgs: it is no JSON object, has an unknown field, a field of the wrong type, or what no store would hold.
-            `fields` names them.
+        PayloadTooLarge: it has more bytes than allowed; it reads no further than that.
+        UnsupportedMediaType: the request says that it is something other than JSON.
+        InvalidArgs: it is not a JSON object, has an unknown field or one of the wrong type, or no store could hold it.
+            `fields` names the fields.
     """
     raw = await read_raw(request, limit_bytes=limit_bytes)
     if raw:
@@ -222,7 +224,7 @@ async def read_body(request: Request, model: type[Model], *, limit_bytes: int) -
 
 
 def checked_body(body: dict[str, Any], model: type[Model]) -> Model:
-    """Raises `InvalidArgs`: an unknown field, or one of the wrong type."""
+    """Raises `InvalidArgs` for an unknown field, or one of the wrong type."""
     try:
         return model.model_validate(body)
     except ValidationError as error:
@@ -235,7 +237,7 @@ def checked_body(body: dict[str, Any], model: type[Model]) -> Model:
 
 
 def _field(location: tuple[int | str, ...]) -> str:
-    """`metadata`, or `as.userId` of a body within the body; below, a location names parts of types."""
+    """`metadata`, or `as.userId` inside the nested body; deeper parts of a location only name parts of types."""
     return ".".join(map(str, location[: 2 if location[:1] == ("as",) else 1]))
 
 
@@ -246,10 +248,10 @@ def _explain(name: str, kind: str, message: str) -> str:
 
 
 def call_key(request: Request, body: BaseModel) -> CallKey | None:
-    """The `Idempotency-Key` header with what the call says: its route and its body, however that is written.
+    """The `Idempotency-Key` header, together with what the call says: its route and its body, however that is written.
 
     Raises:
-        InvalidArgs: it is no key of 1 to 255 printable ASCII characters.
+        InvalidArgs: it is not 1 to 255 printable ASCII characters.
     """
     key = request.headers.get("idempotency-key")
     if key is None:
@@ -261,7 +263,7 @@ def call_key(request: Request, body: BaseModel) -> CallKey | None:
 
 
 def wait_s(request: Request) -> int | None:
-    """`Prefer: wait=N` (RFC 7240, section 4.3): seconds, at most 60; None without it."""
+    """`Prefer: wait=N` (RFC 7240, section 4.3) in seconds, at most 60; None without it."""
     for header in request.headers.getlist("prefer"):
         if found := _WAIT.search(header):
             return min(int(found[1]), WAIT_MAX_S)
@@ -269,7 +271,7 @@ def wait_s(request: Request) -> int | None:
 
 
 def address_of(request: Request) -> str:
-    """Where the call comes from: its connection's other end, or what a proxy on this machine says of that."""
+    """Where the call comes from: the other end of its connection, or what a proxy on this machine reports."""
     return request.client.host if request.client is not None else ""
 
 
@@ -286,7 +288,7 @@ def wants(request: Request) -> Literal["stream", "json"]:
 def cursor_of(request: Request) -> int | None:
     """The last frame that the reader has: `Last-Event-ID`, else `since`; None: from the beginning.
 
-    What is no whole number from 0 on counts as not given, in both: client libraries send made-up values.
+    In both, anything but a whole number from 0 on counts as missing, since client libraries send made-up values.
     """
     for given in (request.headers.get("last-event-id"), request.query_params.get("since")):
         if given is not None and (text := given.strip()).isascii() and text.isdigit() and len(text) <= len(str(2**63)):

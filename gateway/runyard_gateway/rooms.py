@@ -1,4 +1,4 @@
-"""Rooms: what is published in one goes to all of its readers at this gateway, from memory, and is kept for nobody."""
+"""Rooms: a message goes to everybody who reads the room at this gateway, from memory, and is not kept."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from runyard_gateway.members import Members, Room
 from runyard_gateway.sse import Chunk, encode
 
 WAITING_MAX_BYTES = 262_144
-"""What a reader may be behind; then the oldest messages go, and they are told how many."""
+"""How far a reader may fall behind; then the oldest messages are dropped, and the reader is told how many."""
 
 log = structlog.get_logger()
 
@@ -40,7 +40,7 @@ class RoomReader:
         self._news.set()
 
     async def pull(self, cursor: int, timeout_s: float) -> Chunk:
-        """What was said since the last pull; waits for it for `timeout_s`.
+        """What was said since the last pull; waits up to `timeout_s` for it.
 
         Raises:
             RunyardError: what `fail` was given.
@@ -70,7 +70,7 @@ class RoomReader:
 
 
 class Rooms:
-    """One subscription a room, over the hub's connection."""
+    """One subscription for each room, over the hub's connection."""
 
     def __init__(self, hub: Hub, members: Members, *, prefix: str) -> None:
         self._hub = hub
@@ -82,7 +82,7 @@ class Rooms:
 
     @contextlib.contextmanager
     def join(self, room: Room, user_id: str | None) -> Iterator[RoomReader]:
-        """Be there for as long as the block runs; None: as a service, which is no member."""
+        """Be in the room for as long as the block runs; `user_id` None: as a service, which is no member."""
         readers = self._readers.get(room)
         if readers is None:
             readers = self._readers[room] = set()

@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn, told to drain at the first signal and to break off at the second."""
+"""The HTTP server: uvicorn, told to drain at the first signal and to stop at once at the second."""
 
 import asyncio
 import contextlib
@@ -14,17 +14,18 @@ from runyard.errors import StartError
 from runyard_gateway.http_protocol import HttpProtocol
 
 GRACE_S = 5
-"""How long answers may go on after a signal. Open streams end at once: their readers come back by cursor."""
+"""How long answers may go on after a signal. Open streams end at once, since their readers come back by cursor."""
 
 KEEP_ALIVE_S = 75
-"""How long an idle connection is kept: longer than clients and load balancers (60 s in nginx and AWS) do. One that the
-gateway closes just when the next call is sent over it loses the call, and nobody may repeat a POST unasked."""
+"""How long an idle connection is kept: longer than clients and load balancers keep theirs (60 s in nginx and AWS). If
+the gateway closed one just as the next call is sent over it, the call would be lost, and a POST must not be repeated
+unasked."""
 
 BACKLOG = 2048
 
 UNSENT_BYTES = 65_536
-"""So much of an answer the kernel takes beyond what is on its way. Without this limit a reader that stalls holds 4 MiB
-of its memory (tcp(7), tcp_wmem)."""
+"""How much of an answer the kernel accepts beyond what is on its way. Without this limit a stalled reader holds 4 MiB
+of kernel memory (tcp(7), tcp_wmem)."""
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -68,7 +69,7 @@ def listen(host: str, port: int) -> socket.socket:
     """The listening socket.
 
     Raises:
-        StartError: the port is taken, or the address is not this machine's.
+        StartError: the port is taken, or the address does not belong to this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)

@@ -1,4 +1,4 @@
-"""Server-sent events: the one encoder, and the response that writes what a tail gives.
+"""Server-sent events: the one encoder, and the response that writes what a tail yields.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -19,13 +19,14 @@ from runyard_gateway.http_protocol import LINK, Link
 
 HEARTBEAT = b": hb\n\n"
 HEARTBEAT_S = 15.0
-"""Proxies cut a silent answer after 60 s or less; a reader that hears nothing for some heartbeats reconnects."""
+"""Proxies cut a silent answer after 60 s or less; a reader that hears nothing for several heartbeats reconnects."""
 
 WRITE_BYTES = 65_536
-"""How much one write takes, unless one frame is larger. A reader that stalls holds about two of them in the process."""
+"""How much one write takes, unless a single frame is larger. A stalled reader holds about two of them in the process.
+"""
 
 RETRY_MS = (1000, 3000)
-"""When a gateway goes, its readers come back spread over this long."""
+"""When a gateway leaves, its readers come back spread over this interval."""
 
 SSE_HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"content-type", b"text/event-stream"),
@@ -34,7 +35,7 @@ SSE_HEADERS: tuple[tuple[bytes, bytes], ...] = (
 )
 
 Headers = list[tuple[bytes, bytes]]
-"""As ASGI has them."""
+"""In ASGI's form."""
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
@@ -43,9 +44,9 @@ class Chunk(NamedTuple):
     body: bytes
     """Encoded frames; empty when nothing came in time."""
     cursor: int
-    """The number of the last frame that the reader has with it."""
+    """The number of the last frame that the reader then has."""
     ended: bool
-    """Nothing follows on this response: the terminal frame is in `body` or was there before, or the process stops."""
+    """Nothing more follows in this response: the terminal frame was sent, or the process stops."""
 
 
 class Pulled(Protocol):
@@ -58,7 +59,7 @@ class Pulled(Protocol):
 
 @runtime_checkable
 class WrittenPast(Protocol):
-    """What is pulled from may also be able to write by itself, while its reader waits."""
+    """A source that may also write by itself while its reader waits."""
 
     def write_by(self, link: Link) -> None: ...
 
@@ -66,8 +67,8 @@ class WrittenPast(Protocol):
 def encode(frame: Frame) -> bytes:
     """One event. A frame with the number 0 gets no `id:` line, so that the reader's cursor stays where it is.
 
-    The data comes back byte for byte, unless it holds a CR: no payload does (`runyard.frames`), and if one did, it
-    could still not inject a field.
+    A reader gets the data back byte for byte unless it contains a CR. No payload does (`runyard.frames`), and if one
+    did, it still could not inject a field.
     """
     seq, event, data = frame
     if b"\n" in data or b"\r" in data:
@@ -94,12 +95,12 @@ def fitting(encoded: Sequence[bytes]) -> int:
 
 
 def encode_error(error: RunyardError, request_id: str | None = None) -> bytes:
-    """The error's body as an un-numbered `error` frame: what a response that has begun can still say."""
+    """The error's body as an un-numbered `error` frame: the most that a response which has begun can still say."""
     return encode(Frame(0, FrameEvent.ERROR, orjson.dumps(error.body(request_id))))
 
 
 def decode(body: bytes) -> Iterator[Frame]:
-    """The frames that `encode` wrote, one behind the other."""
+    """The frames that `encode` wrote one after the other."""
     for part in body.split(b"\n\n")[:-1]:
         seq, event, data = 0, None, []
         for line in part.split(b"\n"):
@@ -114,7 +115,7 @@ def decode(body: bytes) -> Iterator[Frame]:
 
 
 def retry_line() -> bytes:
-    """How long a client waits before it reconnects, drawn anew for each response."""
+    """How long a client waits before it reconnects; drawn anew for each response."""
     return b"retry: %d\n\n" % random.randint(*RETRY_MS)  # noqa: S311 - spreads load, guards nothing
 
 
@@ -131,13 +132,12 @@ async def stream_sse(
     first: bytes = b"",
     request_id: str | None = None,
 ) -> None:
-    """Answer with the stream after `cursor`, to its end.
+    """Answer with the stream after `cursor`, up to its end.
 
-    `headers` come after `SSE_HEADERS`; `prelude` stands in place of the retry line and the first heartbeat; `first` is
-    what precedes the frames, encoded. All of it leaves at once. Then each send carries all that is pending, a heartbeat
-    follows `heartbeat_s` without a send, and the response ends right after the terminal frame, with the client's
-    disconnect, or with the process.
-    The caller holds the tail, and nothing else, for so long.
+    `headers` follow `SSE_HEADERS`; `prelude` replaces the retry line and the first heartbeat; `first` is sent before
+    the frames, already encoded. All of these leave together, at once. Then each send carries everything that is
+    pending, a heartbeat follows `heartbeat_s` without a send, and the response ends right after the terminal frame,
+    when the client disconnects, or when the process stops. Meanwhile the caller holds the tail and nothing else.
     """
     await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
     if scope["method"] == "HEAD":
@@ -166,7 +166,7 @@ async def stream_sse(
 
 
 def _on_leave(link: Link | None, receive: Receive, tell: Callable[[], None]) -> Callable[[], object]:
-    """`tell` is called once the client has left. What is returned takes that back."""
+    """Call `tell` once the client has left. The returned function cancels that."""
     if link is not None:
         link.on_leave(tell)
         return lambda: link.on_leave(None)
@@ -176,6 +176,6 @@ def _on_leave(link: Link | None, receive: Receive, tell: Callable[[], None]) -> 
 
 
 async def disconnected(receive: Receive) -> None:
-    """Until the client has left."""
+    """Return when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""Where queued calls stand, and what they wait for beside their turn."""
+"""The places of queued calls, and what they wait for besides their turn."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from runyard_gateway.fleet import Fleet
 
 
 class WaitReason(StrEnum):
-    """What has to change before a call's turn can come."""
+    """What has to change before a call can have its turn."""
 
     NO_WORKER = "no_worker"  # no living worker of its queue has its agent
     AGENT_LIMIT = "agent_limit"  # as many of the agent's runs run as may
@@ -24,8 +24,8 @@ class WaitReason(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """`position`: among the queued calls of the same queue, agent and tenant, 1 for the next; None: from the hundredth
-    on. `reason` None: it waits for its turn, and a free slot.
+    """`position`: among the queued calls of the same queue, agent and tenant, 1 for the next; None: beyond the
+    hundredth. `reason` None: the call only waits for its turn and a free slot.
     """
 
     position: int | None
@@ -42,7 +42,7 @@ class Standing:
 
 
 class Standings:
-    """`per_user`, `per_tenant`: how many may run at once, as the workers' settings have it; 0: any number."""
+    """`per_user`, `per_tenant`: how many runs may run at once, as in the workers' settings; 0: any number."""
 
     def __init__(
         self, database: Database, directory: AgentDirectory, fleet: Fleet, *, per_user: int, per_tenant: int
@@ -54,7 +54,7 @@ class Standings:
         self._per_tenant = per_tenant
 
     async def of(self, stream_ids: Sequence[str]) -> dict[str, Standing]:
-        """Of those streams whose runs are queued; two statements for all, the second only where there are limits.
+        """For those streams whose runs are queued. Two statements for all of them, the second only if there are limits.
 
         Raises:
             StoreUnavailable: the database is away.

@@ -1,4 +1,4 @@
-"""Stopping a run: the intent is committed, then told to whoever runs it."""
+"""Stopping a run: the wish is committed, then reported to the worker that runs it."""
 
 import structlog
 

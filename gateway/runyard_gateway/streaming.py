@@ -23,9 +23,9 @@ from runyard_gateway.tail import Position, Tail
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewStream:
-    """The stream of a call that was just accepted: everything of it is still to come.
+    """The stream of a call that was just accepted: all of it is still to come.
 
-    `receipt` of input that steers a running invocation: told first, under the number of the newest frame; the
+    `receipt`: for input that steers a running invocation, what is sent first, under the number of the newest frame; the
     invocation's stream follows from there.
     """
 
@@ -48,7 +48,7 @@ class NewStream:
             )
 
     async def _tip(self) -> int:
-        """The newest frame's number; before the terminal one, which this reader has not seen."""
+        """The number of the newest frame, or of the one before the terminal frame, which this reader has not seen."""
         try:
             info = await self.gateway.store.info(self.stream_id)
         except StoreUnavailable:
@@ -60,9 +60,9 @@ class NewStream:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResumedStream:
-    """A stream from the reader's cursor on; None: the reader has nothing. Who may read was decided before.
+    """A stream from the reader's cursor on; None: from the beginning. Who may read was decided before.
 
-    It is kept for as long as the answer goes on, and the row is not: it is read where the frames do not tell enough.
+    The object lives as long as the answer, so it does not keep the row: it reads it when the frames do not say enough.
     """
 
     gateway: Gateway
@@ -96,14 +96,14 @@ class ResumedStream:
             )
 
     async def row(self) -> Invocation:
-        """Raises `StreamNotFound`: it is gone since it was decided that the reader may read."""
+        """Raises `StreamNotFound` if it was deleted after the reader was let in."""
         found = await self.gateway.database.read(invocations_by_stream, [self.stream_id])
         if self.stream_id not in found:
             raise StreamNotFound("Unknown or expired stream id")
         return found[self.stream_id]
 
     async def _seek(self, tail: Tail) -> tuple[Position, int, list[Frame]]:
-        """Where to read on, and what precedes it."""
+        """Where to read on, and the frames to send before that."""
         cursor = self.cursor or 0
         frames: list[Frame] = []
         try:
@@ -119,10 +119,10 @@ class ResumedStream:
         return position, cursor, frames
 
     async def _begin_late(self, tail: Tail) -> tuple[Position, int, list[Frame]]:
-        """A newcomer to a trimmed stream: the committed text stands for the frames that are gone.
+        """A newcomer to a trimmed stream gets the committed text in place of the frames that are gone.
 
-        Frames behind it may be gone too, a tool's output or a long answer's first words: that is told. Of the answer
-        what is kept is enough, since its worker begins it anew in time (`ModelCall`).
+        Frames after that text may be gone too, like a tool's output or the first words of a long answer: the reader is
+        told so. What is kept of the answer is enough, since its worker writes a long answer anew in time (`ModelCall`).
         """
         row = await self.row()
         cursor, frames = await committed_frames(self.gateway.database, row)

@@ -1,4 +1,4 @@
-"""One reader's place in one stream: pulls what is pending after its cursor, and holds nothing but the cursor."""
+"""One reader's place in one stream: it pulls what is pending after its cursor, and holds nothing but the cursor."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from runyard_gateway.sse import Chunk, encode, fitting
 from runyard_gateway.window import Piece, Window
 
 RETRY_S = 0.5
-"""Between two reads of frames that ought to be there and are not, or could not be read."""
+"""Between two reads of frames that should be there but are not, or could not be read."""
 
 
 class Position(StrEnum):
@@ -30,16 +30,16 @@ class Station(Protocol):
     draining: bool
 
     def heed(self, window: Window) -> None:
-        """Subscribe to what is published; it may be called again. Frames that are stored are read without."""
+        """Subscribe to what is published; may be called again. Stored frames can be read without it."""
         ...
 
     def leave(self, window: Window, tail: "Tail") -> None: ...
 
 
 class Tail:
-    """Made by `Hub.watch`. Its block ends without an await: whatever ends the reader, nothing is left behind.
+    """Made by `Hub.watch`. Its block ends without an await, so whatever ends the reader, nothing is left behind.
 
-    One task pulls at a time; any task of the loop may call `wake`, `fail` and `interrupt`.
+    Only one task pulls at a time; any task of the loop may call `wake`, `fail` and `interrupt`.
     """
 
     __slots__ = (
@@ -81,7 +81,7 @@ class Tail:
         """What to expect after `cursor`, before an answer begins.
 
         Raises:
-            StreamGone: frames after it were dropped. `oldestSeq` is the oldest one kept.
+            StreamGone: frames after it were dropped; `oldestSeq` is the oldest one kept.
         """
         try:
             info = await self._reader.info(self._window.stream_id)
@@ -101,10 +101,10 @@ class Tail:
         return Position.READABLE
 
     async def pull(self, cursor: int, timeout_s: float) -> Chunk:
-        """What is pending after `cursor`, as much as one write takes; waits for the first.
+        """What is pending after `cursor`, as much as one write takes; waits for the first of it.
 
-        An empty chunk that is not `ended`: nothing came for `timeout_s`. A cursor beyond the tip waits until the
-        stream gets there, or closes. While Redis is away, or has lost the stream, nothing comes.
+        An empty chunk that has not `ended` means that nothing came for `timeout_s`. With a cursor beyond the tip it
+        waits until the stream gets there or closes. While Redis is away, or has lost the stream, nothing comes.
 
         Raises:
             StreamGone: this reader fell behind what is kept.
@@ -129,13 +129,13 @@ class Tail:
             await self._wait(RETRY_S if behind else None)
 
     def write_by(self, link: Link) -> None:
-        """The way past `pull`: from now on a reader that waits is written to as soon as something is published. What
-        does not go out, `pull` returns.
+        """From now on, write directly to a reader that waits as soon as something is published. What cannot be written
+        then, `pull` returns.
         """
         self._link = link
 
     def take(self, piece: Piece, chunk: bytes) -> bool:
-        """Of the window's: see `Watcher`."""
+        """Called by the window: see `Watcher`."""
         waiting = self._waiting
         if self._link is None or waiting is None or waiting.done() or self.cursor != piece.after:
             return False
@@ -146,12 +146,12 @@ class Tail:
         return True
 
     def interrupt(self) -> None:
-        """The reader has left: every pull ends at once from now on."""
+        """The reader has left: from now on every pull ends at once."""
         self._interrupted = True
         self.wake()
 
     def fail(self, error: RunyardError) -> None:
-        """The reader may read no more: every pull raises this from now on."""
+        """The reader may read no more: from now on every pull raises this."""
         self._failure = error
         self.wake()
 
@@ -160,7 +160,7 @@ class Tail:
             self._waiting.set_result(None)
 
     def bound_to(self, credential: Credential) -> Self:
-        """It fails when the reader's credential ends: the stream goes on, and they come back with a new one."""
+        """Fail when the reader's credential ends. The stream goes on, and the reader comes back with a new one."""
         self._take_back = credential.on_end(self.fail)
         return self
 
@@ -204,7 +204,7 @@ class Tail:
         return None  # nothing yet; or the stream was lost or begun anew between the two, and is read again
 
     def _chunk(self, frames: list[Frame]) -> Chunk:
-        """As many as one write takes, though the others were read in vain: the next page is of as many."""
+        """As many frames as one write takes. If some were read in vain, the next page is smaller."""
         encoded = [encode(frame) for frame in frames]
         count = fitting(encoded)
         self._page = count if count < len(frames) else min(2 * self._page, PAGE)

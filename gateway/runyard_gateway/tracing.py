@@ -1,6 +1,6 @@
 """The span of a request: from its first byte to where its answer begins.
 
-What follows may stream for hours, and is told by the spans of whoever works on the run.
+An answer may stream for hours after that, which the spans of the workers describe.
 """
 
 from collections.abc import Awaitable, Callable
@@ -24,9 +24,9 @@ TRACE_CONTEXT = ("traceparent", "tracestate")
 
 
 def traced(method: str, path: str, endpoint: Endpoint) -> Endpoint:
-    """The endpoint of a route, beneath the span that its caller names, if there is one.
+    """The endpoint of a route inside a span, below the span that the caller names, if any.
 
-    https://opentelemetry.io/docs/specs/semconv/http/http-spans/, without the query, which may hold a ticket.
+    https://opentelemetry.io/docs/specs/semconv/http/http-spans/, without the query, which may contain a ticket.
     """
 
     @wraps(endpoint)
@@ -45,7 +45,9 @@ def traced(method: str, path: str, endpoint: Endpoint) -> Endpoint:
 
 
 def of_run(run_id: str, invocation_id: str | None) -> None:
-    """Name the run on the request's span: one that steers or stops it, or is sent again, is in another trace."""
+    """Name the run on the request's span, since a call that steers, stops or repeats is in another
+    trace than the run.
+    """
     span = trace.get_current_span()
     span.set_attribute("runyard.run.id", run_id)
     if invocation_id is not None:
@@ -68,7 +70,7 @@ async def _answered(endpoint: Endpoint, request: Request, span: Span) -> ASGIApp
 
 
 def _failed(span: Span, error: Exception) -> None:
-    """Of a caller's mistake the span has the status: it is no failure of this server."""
+    """A caller's mistake sets the status only: it is no failure of this server."""
     status = error.status if isinstance(error, RunyardError) else SERVER_ERROR
     span.set_attribute("http.response.status_code", status)
     if isinstance(error, RunyardError):

@@ -1,4 +1,4 @@
-"""Rows as the API shows them: JSON in camelCase, times in UTC ISO 8601; content blocks verbatim."""
+"""Rows as the API shows them: JSON in camelCase, times in UTC ISO 8601, content blocks verbatim."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ USAGE_KEYS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "c
 def run_view(
     run: Run, *, stream_id: str | None, waiting: Sequence[Input] = (), standing: Standing | None = None
 ) -> shapes.Run:
-    """Run, in its final shape: what no part of the system can set yet has the value that it has then."""
+    """A Run in its final shape: fields that no part of the system can set yet have their resting value."""
     return {
         "id": run.id,
         "tenantId": run.tenant_id,
@@ -67,7 +67,9 @@ def message_view(message: Message) -> shapes.Message:
 
 
 def result_view(invocation: Invocation, run: Run) -> dict[str, Any]:
-    """`shapes.Result`: what the terminal frame says, with the error of a failed one; before it, what is known."""
+    """`shapes.Result`: what the terminal frame says, with the error of a failed invocation; before
+    that, what is known.
+    """
     if invocation.status not in SETTLED:
         return {
             **accepted_view(
@@ -91,7 +93,7 @@ def result_view(invocation: Invocation, run: Run) -> dict[str, Any]:
 def accepted_view(
     *, run_id: str, session_id: str | None, invocation_id: str, stream_id: str, status: RunStatus
 ) -> shapes.Accepted:
-    """The answer to an accepted call: where to look for what becomes of it."""
+    """The answer to an accepted call: where to find out what becomes of it."""
     return {
         "runId": run_id,
         "sessionId": session_id,
@@ -112,7 +114,7 @@ def invocation_view(invocation: Invocation, run: Run) -> dict[str, Any]:
 
 
 def step_records(steps: Sequence[tuple[Message, Sequence[Call]]]) -> list[shapes.Step]:
-    """One record a model call: `{model, usage, calls, finishReason, durationMs}`."""
+    """One record for each model call: `{model, usage, calls, finishReason, durationMs}`."""
     return [
         {
             "seq": turn.seq,

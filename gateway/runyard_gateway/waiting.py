@@ -1,4 +1,4 @@
-"""`Prefer: wait=N`: hold the answer until an invocation is settled. What is told is always read from its row."""
+"""`Prefer: wait=N`: hold the answer until an invocation is settled. What is answered is always read from its row."""
 
 import time
 
@@ -14,8 +14,8 @@ PAST_THE_TIP = 2**62
 async def awaited(
     gateway: Gateway, invocation_id: str, principal: Principal, seconds: int
 ) -> tuple[Invocation, Run] | None:
-    """The invocation as it is once it is settled, when so many seconds are over, or when what the caller has shown is
-    no longer good; None: it is not the caller's.
+    """The invocation once it is settled, or after so many seconds, or when the caller's credential ends. None: it is
+    not the caller's.
     """
     deadline = time.monotonic() + seconds
     found = await gateway.database.read(reads.invocation_of, invocation_id, principal.scope)

@@ -1,8 +1,8 @@
-"""Watches the rows of silent streams, so that no reader waits for a frame that will never come.
+"""Watches the rows behind silent streams, so that no reader waits for a frame that will never come.
 
-One statement for all of them every 5 s, every second while Redis is away, and one or two that tell those who wait for a
-worker where they stand, after a second and every 5 s from then on. A stream that should have ended is given its end
-from the rows: when Redis no longer has it, or when nobody has closed it for a while.
+One statement asks for all of them every 5 s, or every second while Redis is away. One or two more tell the callers of
+queued runs where they stand, after a second and every 5 s from then on. A stream that should have ended gets its end
+from the rows, if Redis no longer has it or nobody has closed it for a while.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from runyard_gateway.standings import Standings
 CHECK_S = 5.0
 CHECK_REDIS_AWAY_S = 1.0
 TELL_S = 1.0
-"""A call that no worker has taken by then is told where it stands."""
+"""A call that no worker has taken after this is told where it stands."""
 
 LATE_CLOSE_S = 15.0
-"""A worker that settled closes the stream at once, another one in its place after 10 s."""
+"""The worker that settled closes the stream at once, another one in its place after 10 s."""
 
 log = structlog.get_logger()
 
@@ -58,7 +58,7 @@ class Watcher:
                 log.warning("silent streams not checked", error=str(error))
 
     async def _tell_newcomers(self) -> None:
-        """Whoever has just begun to wait for a worker hears it without waiting for the next check."""
+        """Tell callers whose runs have just begun to wait, without waiting for the next check."""
         began_s = time.monotonic()
         silent = set(self._hub.silent(TELL_S))
         newcomers, self._asked = silent - self._asked, silent
@@ -95,7 +95,7 @@ class Watcher:
             self._hub.tell(stream_id, frame, as_of_s=as_of_s)
 
     async def _kept(self, settled: dict[str, Invocation]) -> dict[str, StreamInfo]:
-        """Those that Redis has; none while it is away."""
+        """The streams that Redis has; none while it is away."""
         if not settled:
             return {}
         try:

@@ -9,7 +9,7 @@ from runyard_gateway.http_protocol import as_chunk
 from runyard_gateway.sse import encode, fitting
 
 WINDOW_BYTES = 1_048_576
-"""Readers further behind than this read pages from Redis; most windows are near empty, see `forget`."""
+"""Readers that are further behind read pages from Redis. Most windows are almost empty, see `Window.forget`."""
 
 FRAME_OVERHEAD_BYTES = 64  # a bytes object and its place in a list
 
@@ -32,15 +32,15 @@ class Watcher(Protocol):
     def wake(self) -> None: ...
 
     def take(self, piece: Piece, chunk: bytes) -> bool:
-        """Whether the watcher has it already: it waited for just this, and could be given it at once."""
+        """Whether the watcher has the piece now: it was waiting for exactly this, and it could be written at once."""
         ...
 
 
 class Window:
-    """Holds frames `start + 1` to `last` without a hole; what is older, readers fetch from Redis themselves.
+    """Holds frames `start + 1` to `last` without a hole; readers fetch older ones from Redis themselves.
 
-    Batches come in order, but one may be missing: then the window begins anew with the next. So a lost message costs
-    each reader one read and nobody a frame.
+    Batches arrive in order, but one may be missing: then the window begins anew with the next. So a lost message costs
+    each reader one read, and nobody loses a frame.
     """
 
     def __init__(self, stream_id: str, now_s: float) -> None:
@@ -87,7 +87,7 @@ class Window:
             self._hand_out(had)
 
     def learn(self, info: StreamInfo | None, now_s: float) -> None:
-        """What Redis holds: batches that were not heard of are found by their readers."""
+        """Take note of what Redis holds, so that readers find batches that were missed."""
         self.known_at_s = now_s
         if info is None:
             return
@@ -98,9 +98,9 @@ class Window:
         self.wake()
 
     def after(self, cursor: int) -> Piece:
-        """From `cursor + 1` on, as much as one write takes; `start <= cursor < last`.
+        """The frames from `cursor + 1` on, as many as one write takes; `start <= cursor < last`.
 
-        Joined once for all readers at the same place.
+        They are joined once for all readers at the same place.
         """
         if self._joined[:2] != (cursor, self.last):
             encoded = self._encoded[cursor - self.start :]
@@ -127,7 +127,7 @@ class Window:
         self.wake()
 
     def _hand_out(self, had: int) -> None:
-        """What came after `had`: whoever waits there is given it, the others are woken."""
+        """Give what came after `had` to those who wait there, and wake the others."""
         piece = self.after(had) if had >= self.start else NO_PIECE
         if piece.last < self.last:  # more than one write takes
             self.wake()
@@ -143,7 +143,7 @@ class Window:
         self.start = self.last = seq
 
     def _shrink(self) -> None:
-        """To half the limit, so that it is not done for every frame; the newest frame stays."""
+        """Shrink to half the limit, so that it does not happen at every frame; the newest frame stays."""
         excess_bytes = self._size_bytes - WINDOW_BYTES // 2
         count = 0
         while excess_bytes > 0 and count < len(self._encoded) - 1:

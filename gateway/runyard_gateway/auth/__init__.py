@@ -1,1 +1,1 @@
-"""Who calls, whom a call is for, what they have shown for it and for how long it is good."""
+"""Who calls, whom the call is for, and the credentials behind it."""

@@ -1,4 +1,4 @@
-"""Whom a call on an agent is for: its caller, or the user that a service names (`as`)."""
+"""Whom a call on an agent is for: its caller, or the user whom a service names (`as`)."""
 
 from runyard.db.records import Run
 from runyard.errors import AgentRequiresUser, AgentRunForbidden, Forbidden, InvalidArgs
@@ -8,12 +8,12 @@ from runyard_gateway.requests import ActAs
 
 
 def acting(principal: Principal, act_as: ActAs | None, *, continues: Run | None = None) -> Identity:
-    """Whom a call is for. A service that names nobody goes on with a run (`continues`) for the run's owner.
+    """Whom a call is for. A service that names nobody continues a run (`continues`) for the run's owner.
 
     Raises:
-        AgentRunForbidden: the caller is no service, or not one for that tenant.
+        AgentRunForbidden: `as` was sent by a caller that is no service, or by one that is not for that tenant.
         AgentRequiresUser: a service does not say for whom it calls.
-        InvalidArgs: it does not say of which of its tenants the user is.
+        InvalidArgs: a service of several tenants does not say to which one the user belongs.
     """
     match principal.caller:
         case Identity() as user:
@@ -30,13 +30,13 @@ def acting(principal: Principal, act_as: ActAs | None, *, continues: Run | None 
 
 
 def check_may_run(agent: KnownAgent, identity: Identity) -> None:
-    """Raises `Forbidden`: it is for admins. Users do not get here: for them it does not exist."""
+    """Raises `Forbidden`: the agent is for admins. (Users never get here: for them it does not exist.)"""
     if not agent.is_for(identity):
         raise Forbidden('this is for admins: call it with "as": {"admin": true}', agent=agent.current.agent)
 
 
 def only_tenant(service: Service) -> str:
-    """Raises `InvalidArgs`: the service is for several."""
+    """The service's one tenant. Raises `InvalidArgs` if it has several."""
     if len(service.tenants) > 1:
         raise InvalidArgs("the service is for several tenants: say which one", fields=["tenantId"])
     return service.tenants[0]

@@ -20,20 +20,20 @@ from runyard_gateway.auth.tokens import Tokens
 
 class Authenticator(Protocol):
     async def principal(self, authorization: str | None) -> Principal:
-        """Who calls.
+        """Find out who calls.
 
         Raises:
             Unauthenticated: the header is missing or not valid.
-            NotReady, StoreUnavailable: it cannot be told now.
+            NotReady, StoreUnavailable: it cannot be found out now.
         """
         ...
 
     async def recall(self, written: Mapping[str, Any]) -> Principal:
-        """Who called some gateway before, as `runyard_gateway.auth.remembered` wrote it. Raises the same."""
+        """Who called a gateway before, from what `runyard_gateway.auth.remembered` wrote. Raises the same."""
         ...
 
     async def run(self) -> None:
-        """What it does beside, until cancelled."""
+        """Background work, until cancelled."""
         ...
 
 
@@ -52,7 +52,7 @@ class TrustEverybody:
 
 
 class CheckBearer:
-    """`RUNYARD_AUTH=jwt`: callers bring a token, or a service key, told apart by how they begin."""
+    """`RUNYARD_AUTH=jwt`: callers bring a token or a service key; a key is known by its prefix."""
 
     def __init__(self, tokens: Tokens, keys: ServiceKeys) -> None:
         self._tokens = tokens
@@ -79,13 +79,13 @@ class CheckBearer:
 
 
 def require_auth(settings: AuthSettings) -> None:
-    """Raises `StartError`: nothing says how to tell who calls."""
+    """Raises `StartError` if no setting says how to find out who calls."""
     if settings.auth is None:
         raise StartError("RUNYARD_AUTH is not set: jwt, or dev to trust every caller on this machine")
 
 
 def authenticator(settings: AuthSettings, database: Database) -> Authenticator:
-    """The one that `RUNYARD_AUTH` names; whoever asked for it runs it."""
+    """The authenticator that `RUNYARD_AUTH` names; the caller runs it."""
     require_auth(settings)
     if settings.auth == "dev":
         return TrustEverybody()

@@ -1,4 +1,4 @@
-"""For how long what a caller has shown is good."""
+"""How long a credential is good."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from runyard.errors import Unauthenticated
 
 
 class Lasting:
-    """As long as the process."""
+    """Good for as long as the process runs."""
 
     def written(self) -> dict[str, Any]:
         return {}
@@ -21,7 +21,7 @@ class Lasting:
 
 @dataclass(frozen=True, slots=True)
 class UntilTime:
-    """A token's: until it expires, in seconds since the epoch."""
+    """A token, good until it expires, in seconds since the epoch."""
 
     ends_at_s: float
 

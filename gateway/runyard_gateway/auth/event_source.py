@@ -1,6 +1,7 @@
-"""Who reads: by a header like every caller, or by what a browser's `EventSource` has, its URL and its cookies.
+"""Finding out who reads, by a header as from any caller, or by the two things a browser's `EventSource` can send: its
+URL and its cookies.
 
-No route looks at those two but the ones that a `Door` is in front of.
+Only routes behind a `Door` look at URL and cookies.
 """
 
 from collections.abc import Callable
@@ -27,10 +28,11 @@ COOKIE = "runyard_seat"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Door:
-    """What opens by a ticket. `place` names it, whoever asks for it; `otherwise` tells who calls without one.
+    """A place that a ticket opens. `place` names it, the same for every caller; `otherwise` finds out who calls without
+    one.
 
-    `is_alike`: all who are let in find the same there. Where each finds their own, a seat counts only for whom the
-    URL's ticket was given to: a browser has one cookie for a path, and another user of it may have sat down since.
+    `is_alike`: whether everybody who is let in finds the same there. If not, a seat counts only for the caller to whom
+    the URL's ticket was given: a browser has one cookie for a path, and another of its users may have got it since.
     """
 
     place: Callable[[Request], str]
@@ -38,10 +40,11 @@ class Door:
     is_alike: bool
 
     async def enter(self, gateway: Gateway, request: Request) -> Principal:
-        """A header counts before a ticket, a ticket before a seat. `seat_headers` has the seat that a ticket gives.
+        """Find out who reads. A header counts before a ticket, a ticket before a seat; `seat_headers` then has the seat
+        that a ticket gives.
 
         Raises:
-            Unauthenticated, NotReady, StoreUnavailable
+            Unauthenticated, NotReady, StoreUnavailable: as `Authenticator.principal`.
         """
         ticket, seat = TICKET.given(request), request.cookies.get(COOKIE)
         shows_nothing = ticket is None and (seat is None or not self.is_alike)
@@ -57,7 +60,7 @@ class Door:
         raise Unauthenticated("the ticket is used or too old: get another one", reason="invalid")
 
     async def ticket(self, gateway: Gateway, request: Request, principal: Principal) -> tuple[shapes.Ticket, Seat]:
-        """For this caller, and a seat for the browser that asked. Raises `StoreUnavailable`."""
+        """A ticket for this caller, and a seat for the browser that asked. Raises `StoreUnavailable`."""
         place, expires_at = self.place(request), now_ms() + 1000 * TICKET_S
         ticket = await gateway.tickets.issue(place, principal)
         return {"ticket": ticket, "expiresAt": to_iso(expires_at)}, await gateway.tickets.seat(place, principal)
@@ -70,7 +73,7 @@ def ticket_answer(request: Request, told: shapes.Ticket, seat: Seat) -> Response
 
 
 def seat_headers(request: Request) -> dict[str, str]:
-    """For the answer to a reader who came with a ticket."""
+    """Headers of the answer to a reader who came with a ticket."""
     seat: Seat | None = getattr(request.state, "seat", None)
     if seat is None:
         return {}
@@ -80,13 +83,15 @@ def seat_headers(request: Request) -> dict[str, str]:
 
 
 def _path(request: Request) -> str:
-    """As the browser wrote it, which compares a cookie's path with that; but a semicolon would end it."""
+    """The path as the browser wrote it, since it compares a cookie's path with that; but a semicolon would end the
+    path.
+    """
     raw: bytes = request.scope["raw_path"]
     return raw.decode().replace(";", "%3B")
 
 
 def _set_seat(answer: Response, path: str, request: Request, seat: Seat) -> None:
-    """No script reads the cookie, no other site's page sends it, and no other route is sent it."""
+    """No script can read the cookie, no page of another site can send it, and no other route receives it."""
     answer.set_cookie(
         COOKIE,
         seat.secret,

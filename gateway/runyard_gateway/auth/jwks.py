@@ -17,8 +17,8 @@ REFRESH_S = 300.0
 
 RETRY_S = 10.0
 COOLDOWN_S = 10.0
-"""A token that names an unknown key has the set fetched anew, once in so long: nobody can make the gateway hammer its
-issuer. Issuers publish a key before they use it."""
+"""A token with an unknown key makes the gateway fetch the set again, but only once in this time, so that nobody can
+make it hammer the issuer. Issuers publish a key before they use it."""
 
 TIMEOUT_S = 5.0
 
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 def fetch_from(url: str) -> Fetch:
-    """What blocks until the document is there. Follows no redirect: where keys come from is a setting."""
+    """A function that blocks until it has the document. It follows no redirect: where keys come from is a setting."""
     return jwt.PyJWKClient(url, cache_jwk_set=False, timeout=TIMEOUT_S).fetch_data
 
 

@@ -1,4 +1,4 @@
-"""Who calls, whom a call is for, and for how long what the caller has shown is good."""
+"""Who calls, and whom a call is for."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ class Credential(Protocol):
     """What a caller has shown. An answer that goes on for long asks to be told when it is no longer good."""
 
     def written(self) -> dict[str, Any]:
-        """What another gateway needs to know of it, as JSON: `Authenticator.recall` reads it. No secret is in it."""
+        """What another gateway needs to know about it, as JSON for `Authenticator.recall`. It contains no secret."""
         ...
 
     def on_end(self, tell: Callable[[Unauthenticated], None]) -> Callable[[], None]:
-        """`tell` is called once, on the event loop, when it ends. What is returned takes that back."""
+        """Call `tell` once, on the event loop, when the credential ends. The returned function cancels that."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Identity:
-    """A user: whom a call is for. They own the run that it creates; `roles` are what its tools see."""
+    """A user: the one a call is for. They own the run that it creates; its tools see `roles`."""
 
     tenant_id: str
     user_id: str
     roles: frozenset[str]
     rooms: tuple[str, ...] = ()
-    """Those that they may join beside what agents open, as their token names them."""
+    """Rooms that their token allows them to join, besides those that agents open."""
 
     @property
     def is_admin(self) -> bool:
@@ -39,17 +39,17 @@ class Identity:
 
     @property
     def scope(self) -> Scope:
-        """Their own runs, or all of their tenant's."""
+        """Their own runs; for an admin, all runs of their tenant."""
         return Scope.of_tenant(self.tenant_id) if self.is_admin else Scope.of_user(self.tenant_id, self.user_id)
 
 
 NOBODY = Identity(tenant_id=DEFAULT_TENANT, user_id="", roles=frozenset())
-"""Who calls a public function without a token, and owns the run: no token can name an empty user."""
+"""The caller of a public function who shows no token, and the owner of its run: no token can name an empty user."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Service:
-    """A program that calls for the users of these tenants: each call on an agent says for which one (`as`)."""
+    """A program that calls for the users of these tenants; each of its calls on an agent says for which user (`as`)."""
 
     name: str
     tenants: tuple[str, ...]
@@ -66,7 +66,9 @@ class Principal:
 
     @property
     def is_service(self) -> bool:
-        """It would not know what became of input that joined somebody's turn."""
+        """A service would not know what became of input that joined somebody else's turn, so by default it steers no
+        run.
+        """
         return isinstance(self.caller, Service)
 
     @property
@@ -75,5 +77,5 @@ class Principal:
 
     @property
     def scope(self) -> Scope:
-        """What restricts every query to the rows that the caller may see and change."""
+        """Restricts every query to the rows that the caller may see and change."""
         return self.caller.scope

@@ -1,6 +1,6 @@
-"""A principal as JSON, for what one gateway lets a caller do and another one is then asked for.
+"""A principal as JSON: what one gateway allowed a caller, for another gateway that is asked later.
 
-`{"tenant", "user", "roles", "rooms"}` or `{"service", "tenants"}`, and what its credential adds: `endsAtS`, or `key`
+`{"tenant", "user", "roles", "rooms"}` or `{"service", "tenants"}`, plus what the credential adds: `endsAtS`, or `key`
 (a hash).
 """
 

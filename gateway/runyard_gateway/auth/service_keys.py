@@ -1,4 +1,4 @@
-"""Service keys: looked up by their hashes, remembered for two seconds, so that a revoked one is refused soon."""
+"""Service keys: looked up by their hashes and remembered for two seconds, so that a revoked one is soon refused."""
 
 import asyncio
 import time
@@ -17,14 +17,14 @@ from runyard_gateway.auth.principal import Credential, Principal, Service
 
 FRESH_S = 2.0
 REMEMBERED_MAX = 1024
-"""Keys that exist are few. More are only ever those that somebody makes up."""
+"""There are few real keys; more than this are only ever made up by somebody."""
 
 Tell = Callable[[Unauthenticated], None]
 log = structlog.get_logger()
 
 
 class ServiceKeys:
-    """Those of `RUNYARD_SERVICE_KEYS` (`lasting`), good as long as the process, and those in the database."""
+    """The keys of `RUNYARD_SERVICE_KEYS` (`lasting`), good as long as the process runs, and those in the database."""
 
     def __init__(self, database: Database, lasting: Sequence[ServiceKey]) -> None:
         self._database = database
@@ -33,13 +33,13 @@ class ServiceKeys:
         self._watched: dict[str, dict[object, Tell]] = {}
 
     async def principal(self, key: str) -> Principal:
-        """Raises `Unauthenticated` for one that is unknown or was revoked: the same answer."""
+        """Raises `Unauthenticated`, with the same answer for an unknown key and a revoked one."""
         if not PATTERN.fullmatch(key):
             raise _not_valid()
         return await self.recall(hash_of(key))
 
     async def recall(self, digest: str) -> Principal:
-        """The same for one that was shown before, by its hash."""
+        """The same for a key that was shown before, by its hash."""
         found = self._lasting.get(digest)
         credential: Credential = _Given(digest)
         if found is None:
@@ -50,7 +50,9 @@ class ServiceKeys:
         return Principal(caller=Service(name=found.name, tenants=found.tenants), credential=credential)
 
     async def run(self) -> None:
-        """Tells those whose answers go on when their key has been revoked, until cancelled: one statement for all."""
+        """Until cancelled: tells the answers that are still going on when their key is revoked. One statement for all
+        of them.
+        """
         while True:
             await asyncio.sleep(FRESH_S)
             if not self._watched:
@@ -79,7 +81,7 @@ class ServiceKeys:
 
 @dataclass(frozen=True, slots=True)
 class _Given(Lasting):
-    """A key of the settings."""
+    """A key from the settings."""
 
     digest: str
 
@@ -89,7 +91,7 @@ class _Given(Lasting):
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """A key in the database: until it is revoked."""
+    """A key in the database, good until it is revoked."""
 
     watched: dict[str, dict[object, Tell]]
     digest: str

@@ -1,4 +1,4 @@
-"""What tokens are verified with. The algorithms come from the key, never from the token (RFC 8725, section 3.1)."""
+"""The keys that verify tokens. The algorithms come from the key, never from the token (RFC 8725, section 3.1)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ PUBLIC_ALGORITHMS: Mapping[tuple[str, str | None], tuple[str, ...]] = {
     ("EC", "P-521"): ("ES512",),
     ("OKP", "Ed25519"): ("EdDSA",),
 }
-"""By a public key's type and curve (RFC 7518, section 3.1; RFC 8037). A key set's symmetric keys are not used: who
-publishes a secret has none."""
+"""By a public key's type and curve (RFC 7518, section 3.1; RFC 8037). Symmetric keys of a key set are ignored: a secret
+that is published is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SigningKey:
-    """`id`: the `kid` that its tokens name."""
+    """A key; `id` is the `kid` in the header of its tokens."""
 
     id: str | None
     algorithms: tuple[str, ...]
@@ -33,21 +33,21 @@ class SigningKey:
 
 class SigningKeys(Protocol):
     async def find(self, key_id: str | None, algorithm: str) -> SigningKey:
-        """The key of a token whose header names these two; the token is still to be verified.
+        """The key for a token whose header names these two; the token still has to be verified.
 
         Raises:
             Unauthenticated: there is none.
-            NotReady: it cannot be told yet.
+            NotReady: it cannot be found out yet.
         """
         ...
 
     async def run(self) -> None:
-        """Keeps them fresh, until cancelled."""
+        """Keep the keys fresh, until cancelled."""
         ...
 
 
 class SharedSecret:
-    """One secret of issuer and gateway. It serves the algorithms that it is long enough for."""
+    """A secret that issuer and gateway share, for those algorithms for which it is long enough."""
 
     def __init__(self, secret: str) -> None:
         size = len(secret.encode())
@@ -62,13 +62,15 @@ class SharedSecret:
 
 
 def choose(keys: Sequence[SigningKey], key_id: str | None, algorithm: str) -> SigningKey | None:
-    """The key with this id that serves the algorithm. A token that names no key has one only where there is one."""
+    """The key with this id for this algorithm. A token without a key id gets one only if there is exactly one that
+    fits.
+    """
     fitting = [key for key in keys if algorithm in key.algorithms and key_id in {None, key.id}]
     return fitting[0] if fitting and (key_id is not None or len(fitting) == 1) else None
 
 
 def read_key_set(document: Any) -> tuple[SigningKey, ...]:
-    """The usable keys of a JWK set (RFC 7517); others are passed over.
+    """The usable keys of a JWK set (RFC 7517); others are ignored.
 
     Raises:
         ValueError: there are none.

@@ -1,10 +1,11 @@
-"""What stands for a caller's credential at one place, where a browser's `EventSource` can send no header.
+"""Tickets and seats: they stand for a caller's credential at one place, since a browser's `EventSource` can send no
+header.
 
-A **ticket** goes into the URL: it opens the place (a stream, the feed, a room) once, within a minute. Whoever asked for
-it, or used it, has a **seat**: a cookie for the path of that place alone, with which the `EventSource` comes back by
-itself although its URL names a ticket that is used. Both are random; Redis holds who they are for, under their SHA-256,
-so that any gateway takes them. They say who calls, no more: what the caller may read is asked as ever. A ticket begins
-with a hash of whom it was given to, which is no secret.
+A **ticket** goes into the URL. It opens one place (a stream, the feed, a room) once, within a minute. Whoever asked for
+or used it also gets a **seat**: a cookie for the path of that place, with which the `EventSource` can reconnect
+although its URL names a used ticket. Both are random. Redis stores for whom they are, under their SHA-256, so any
+gateway accepts them. They only say who calls: what that caller may read is checked as always. A ticket begins with a
+hash of the caller to whom it was given, which is no secret.
 
     <prefix>:ticket:<sha256 of place, NUL, ticket>   `remembered.py`; TTL 60 s, gone with its first use
     <prefix>:seat:<sha256 of place, NUL, seat>       the same; TTL a day, less when the caller's token ends before
@@ -39,8 +40,8 @@ class Seat:
 
 
 class Tickets:
-    """Every method raises `StoreUnavailable` while Redis does not answer; those that recall a caller, `Unauthenticated`
-    when what they had shown is no longer good.
+    """Every method raises `StoreUnavailable` while Redis does not answer. Those that return a caller raise
+    `Unauthenticated` if the caller's credential has ended.
     """
 
     def __init__(self, client: Redis, *, prefix: str, recall: Recall) -> None:
@@ -55,7 +56,7 @@ class Tickets:
         return ticket
 
     async def redeem(self, place: str, ticket: str) -> Principal | None:
-        """Use a ticket up: whose it is. None: it is used, too old, or none for this place."""
+        """Use a ticket up; returns its owner. None: it was used, is too old, or is for another place."""
         async with answered():
             found = await self._client.getdel(self._ticket_key(place, ticket))
         return None if found is None else await self._recall(orjson.loads(found))
@@ -68,7 +69,7 @@ class Tickets:
         return Seat(secret=secret, ttl_s=ttl_s)
 
     async def seated(self, place: str, seat: str) -> Principal | None:
-        """Whose seat it is; None: nobody's any more, or none at this place."""
+        """The owner of a seat. None: it has expired, or is for another place."""
         async with answered():
             found = await self._client.get(self._seat_key(place, seat))
         return None if found is None else await self._recall(orjson.loads(found))
@@ -81,7 +82,7 @@ class Tickets:
 
 
 def names(ticket: str, principal: Principal) -> bool:
-    """Whether the ticket, which may be used, was given to this caller."""
+    """Whether this ticket, used or not, was given to this caller."""
     return ticket.partition(".")[0] == _holder(principal)
 
 

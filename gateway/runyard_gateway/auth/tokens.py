@@ -18,13 +18,13 @@ CLOCK_SKEW_S = 30
 _TIMES = ("exp", "nbf", "iat")
 
 FAR_AWAY_S = 2**40
-"""No time that a clock shows; beyond, a number may be none that a timer can be set to."""
+"""Later than any clock shows; a timer might not accept a number beyond it."""
 
 
 class Tokens:
-    """`sub` is the user, `tenant` (else `default`) theirs, `roles` a list of names.
+    """The claims: `sub` is the user, `tenant` their tenant (else `default`), `roles` a list of names.
 
-    A token with the role `service` is a program's: it acts for the users of its tenant, as a service key does.
+    A token with the role `service` belongs to a program, which acts for the users of its tenant, as with a service key.
     """
 
     def __init__(self, keys: SigningKeys, *, audience: str | None, issuer: str | None) -> None:
@@ -33,7 +33,7 @@ class Tokens:
         self._issuer = issuer
 
     async def principal(self, token: str) -> Principal:
-        """Raises `Unauthenticated`; `NotReady` while the key that it names cannot be had."""
+        """Raises `Unauthenticated`, or `NotReady` while the key that the token names cannot be fetched."""
         claims = await self._verified(token)
         user_id = _name(claims["sub"], "sub")
         tenant_id = _name(claims.get("tenant", DEFAULT_TENANT), "tenant")

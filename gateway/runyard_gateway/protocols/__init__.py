@@ -1,1 +1,1 @@
-"""Other protocols than this API, for clients that speak them already."""
+"""Protocols other than this API's, for clients that already speak them."""

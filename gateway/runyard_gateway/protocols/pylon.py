@@ -58,11 +58,11 @@ from runyard_gateway.stopping import stop
 __all__ = ["OPERATIONS", "STREAM_ID"]
 
 FIELDS = ("input", "runId", "title")
-"""Of a call on an agent, beside `cancel`; others are ignored."""
+"""The fields of a call on an agent, besides `cancel`; others are ignored."""
 
 
 class CancelNeedsRun(CallerError):
-    """A cancel that does not name its run; only this contract names it in the body."""
+    """A cancel that does not name its run. Only this contract names the run in the body."""
 
     code = "AGENT_CANCEL_NEEDS_RUN"
 
@@ -96,7 +96,9 @@ async def call(gateway: Gateway, request: Request, principal: Principal) -> ASGI
 
 
 async def resume(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """A stream from the reader's cursor on, 0 without one. Who may read is asked before what is kept."""
+    """A stream from the reader's cursor on, by default from the beginning. Whether the caller may read is checked
+    before what is kept.
+    """
     for scope in (principal.scope, NOBODY.scope):
         found = await gateway.database.read(reads.invocation_of_stream, request.path_params["id"], scope)
         if found is not None:
@@ -115,7 +117,9 @@ async def resume(gateway: Gateway, request: Request, principal: Principal) -> AS
 
 
 def tell(failure: RunyardError, request: Request) -> tuple[int, dict[str, Any]]:
-    """`{"error": {"code", "message"}}`. What a call is refused for behind its gates is 400, as by a handler."""
+    """`{"error": {"code", "message"}}`. Refusals that come after the access checks have status 400, like those of a
+    handler.
+    """
     status, error = failure.status, told_error(failure)
     match failure:
         case FunctionNotFound():

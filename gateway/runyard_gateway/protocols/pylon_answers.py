@@ -1,4 +1,4 @@
-"""Answers in Pylon's form: a value as plain JSON or the stream, and a stream that is resumed."""
+"""Answers in Pylon's form: a value as plain JSON, a stream, a resumed stream."""
 
 from dataclasses import dataclass
 
@@ -23,15 +23,15 @@ from runyard_gateway.tail import Position, Tail
 STREAM_ID = "X-Pylon-Stream-Id"
 RETRY = b"retry: 1000\n\n"
 LONG_S = 1e6
-"""An answer to a call has nothing but its frames: it waits for the first, and then no heartbeat is among them."""
+"""The answer to a call consists of nothing but frames: it waits for the first one, and has no heartbeats."""
 
 FAILED_STATUS = 400
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PylonAnswer:
-    """The stream, once it has a frame, if the caller takes one and there is a frame before the last; else the value, or
-    the error with the status 400.
+    """The stream, if the caller accepts one and there is a frame before the last; else the value, or the error with
+    status 400.
     """
 
     gateway: Gateway
@@ -63,7 +63,7 @@ class PylonAnswer:
         """None: the call has not ended, and its caller has left.
 
         Raises:
-            NotReady: it has not ended, and the gateway leaves.
+            NotReady: it has not ended, and the gateway is leaving.
         """
         found = await self.gateway.database.read(reads.invocation_of, self.accepted.invocation_id, self.principal.scope)
         if found is None or found[0].result is None:
@@ -78,7 +78,7 @@ class PylonAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PylonResumed:
-    """At the tip of a stream that has ended there is nothing but the prelude."""
+    """At the end of a stream that has ended, the answer is only the prelude."""
 
     gateway: Gateway
     invocation: Invocation
@@ -110,7 +110,7 @@ class PylonResumed:
             )
 
     async def _whole(self, tail: Tail) -> list[Frame] | None:
-        """All that will ever come, where that is known; None: it is read from the tail."""
+        """All frames that will ever come, if that is known; None: read them from the tail."""
         position = await tail.seek(self.cursor)
         if position is Position.ENDED:
             return []

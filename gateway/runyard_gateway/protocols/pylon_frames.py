@@ -28,19 +28,21 @@ _CANCELLED = {"code": "CALL_CANCELLED", "message": "The call was cancelled"}
 
 
 def is_said(frame: Frame) -> bool:
-    """Whether Pylon's clients see it before the end."""
+    """Whether Pylon's clients see this frame before the end."""
     return frame.event in {None, FrameEvent.TEXT, FrameEvent.TOOL} or frame.event not in RESERVED_EVENTS
 
 
 def agent_result(result: dict[str, Any]) -> dict[str, Any]:
-    """`{"runId", "text", "steps", "usage": {"input_tokens", "output_tokens"}}`, with `cancelled` where it was."""
+    """`{"runId", "text", "steps", "usage": {"input_tokens", "output_tokens"}}`, with `cancelled` if it was."""
     usage = {name: result["usage"].get(name, 0) for name in NO_USAGE}
     value = {"runId": result["runId"], "text": result["text"], "steps": result["steps"], "usage": usage}
     return value | {"cancelled": True} if result.get("cancelled") else value
 
 
 def ended(result: dict[str, Any], error: dict[str, Any] | None, *, is_function: bool) -> tuple[FrameEvent, Any]:
-    """How a settled call is told: `result` with its value, or `error`. What no author meant to say is on the run."""
+    """How a settled call is reported: `result` with its value, or `error`. Errors that no author meant to show are
+    masked; the run has them.
+    """
     if error is not None and error["code"] in {FunctionFailed.code, InternalError.code}:
         return FrameEvent.ERROR, _MASKED
     if error is not None:
@@ -54,7 +56,7 @@ def ended(result: dict[str, Any], error: dict[str, Any] | None, *, is_function: 
 
 @dataclass(frozen=True, slots=True)
 class PylonTail:
-    """A tail that speaks Pylon; of a chunk that has nothing for its reader it says nothing."""
+    """A tail that speaks Pylon. It skips chunks that hold nothing for its reader."""
 
     tail: Pulled
     translation: "Translation"
@@ -76,7 +78,7 @@ class PylonTail:
 
 
 class Translation:
-    """Of one answer, from its first frame on: it knows what its reader has."""
+    """The translation of one answer, from its first frame on: it knows what its reader has."""
 
     def __init__(self, *, is_function: bool) -> None:
         self._is_function = is_function
@@ -107,7 +109,7 @@ class Translation:
 
 
 class _Text:
-    """The answer text that a reader has been sent, and how far of it the stream tells now."""
+    """The answer text that a reader was sent, and how far into it the stream is now."""
 
     def __init__(self) -> None:
         self._sent = ""
@@ -116,7 +118,7 @@ class _Text:
         self._ends: list[int] = []
 
     def new(self, seq: int, text: str) -> str:
-        """What of this text the reader does not have."""
+        """The part of this text that the reader does not have."""
         again = self._sent[self._at : self._at + len(text)]
         if not text.startswith(again):
             self._sent, again = self._sent[: self._at], ""
@@ -133,12 +135,12 @@ class _Text:
 
 
 def error_frame(error: RunyardError) -> Frame:
-    """Un-numbered: what an answer that has begun can still say."""
+    """Un-numbered: the most that an answer which has begun can still say."""
     return _frame(0, FrameEvent.ERROR, told_error(error))
 
 
 def told_error(error: RunyardError) -> dict[str, Any]:
-    """`{"code", "message"}`, and of a cursor that is too old `oldestSeq`."""
+    """`{"code", "message"}`, and for a cursor that is too old `oldestSeq`."""
     told = {"code": error.code, "message": error.message}
     return told | {"oldestSeq": error.fields["oldestSeq"]} if "oldestSeq" in error.fields else told
 

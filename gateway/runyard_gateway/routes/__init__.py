@@ -1,4 +1,4 @@
-"""Every route that needs a caller, in one table; each noun has its module."""
+"""The table of all routes that need a caller; each noun has a module."""
 
 from runyard_gateway.routes import (
     agents,

@@ -32,7 +32,7 @@ async def callable_agent(gateway: Gateway, name: str, principal: Principal) -> K
     """The agent, if the caller may call it.
 
     Raises:
-        AgentNotFound: unknown, or not for this caller: the same answer.
+        AgentNotFound: it is unknown or not for this caller; both get the same answer.
     """
     agent = await gateway.directory.get(name)
     if agent is None or not may_call(agent, principal):
@@ -41,7 +41,7 @@ async def callable_agent(gateway: Gateway, name: str, principal: Principal) -> K
 
 
 def may_call(agent: KnownAgent, principal: Principal) -> bool:
-    """A service may call every agent, as whoever may."""
+    """A service may call every agent, on behalf of users who may."""
     return isinstance(principal.caller, Service) or agent.is_for(principal.caller)
 
 

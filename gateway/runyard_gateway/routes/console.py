@@ -19,10 +19,10 @@ POLICY: Mapping[str, str] = {
     "require-trusted-types-for": "'script'",
     "trusted-types": "dompurify",  # the sanitiser is the only one that may turn text into markup
 }
-"""https://www.w3.org/TR/trusted-types/. The page shows text that models wrote: whatever becomes of it, it runs nothing,
-loads nothing and tells nobody."""
+"""https://www.w3.org/TR/trusted-types/. The page shows text that models wrote. Whatever is in it, it can run nothing,
+load nothing and send nothing anywhere."""
 
 
 def console() -> list[Route]:
-    """The page and its files. Both without a token: what they show, they ask for with the reader's own."""
+    """The page and its files. They need no token: what they show, they request with the reader's own."""
     return page_routes(files("runyard_gateway") / "console", page="/", files="/console", policy=POLICY)

@@ -23,7 +23,7 @@ DOOR = Door(place=lambda _: "\0feed", otherwise=bearer, is_alike=False)  # no st
 
 
 async def get_feed(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """Follow what changes in the caller's runs and transcripts: `run`, `message`, `deleted`. It begins now, or behind a
+    """Follow what changes in the caller's runs and transcripts: `run`, `message`, `deleted`. It begins now, or after a
     cursor, and has no end.
 
     Raises:
@@ -45,7 +45,7 @@ async def get_feed(gateway: Gateway, request: Request, principal: Principal) -> 
 
 
 async def issue_feed_ticket(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Get a ticket for an `EventSource` on the feed. A browser gets a seat beside it: a cookie for the feed's path."""
+    """Get a ticket for an `EventSource` on the feed. A browser also gets a seat: a cookie for the feed's path."""
     await read_body(request, Nothing, limit_bytes=gateway.settings.body_max_bytes)
     return ticket_answer(request, *await DOOR.ticket(gateway, request, principal))
 

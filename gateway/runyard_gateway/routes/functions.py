@@ -35,8 +35,8 @@ from runyard_gateway.routes.agents import may_call
 
 
 async def call_function(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """Call a function. Who takes a stream is answered with one where it streams, else with its value as soon as it has
-    one; `Prefer: wait=N` asks for the result.
+    """Call a function. With `Accept: text/event-stream` the answer is its stream if it streams anything, else its value
+    as soon as there is one; with `Prefer: wait=N` it is the result.
     """
     function = await _callable_function(gateway, request.path_params["name"], principal)
     body = await read_body(request, CallFunction, limit_bytes=gateway.settings.body_max_bytes)
@@ -58,8 +58,8 @@ async def _callable_function(gateway: Gateway, name: str, principal: Principal) 
     """The function, if the caller may call it.
 
     Raises:
-        Unauthenticated: the caller shows nothing, and it is not public, or there is none: the same answer.
-        FunctionNotFound: unknown, internal, or not for this caller: the same answer.
+        Unauthenticated: the caller shows nothing, and the function is unknown or not public; both get the same answer.
+        FunctionNotFound: it is unknown, internal, or not for this caller; all get the same answer.
     """
     function = await gateway.directory.function(name)
     if principal.is_nobody and (function is None or function.spec["auth"] != "public"):
@@ -70,7 +70,7 @@ async def _callable_function(gateway: Gateway, name: str, principal: Principal) 
 
 
 def is_let_in(function: KnownAgent, principal: Principal) -> bool:
-    """Whether it is not internal, or the caller is one of those who may call such a one."""
+    """Whether it is not internal, or the caller may call internal functions."""
     caller = principal.caller
     is_admin = isinstance(caller, Identity) and caller.is_admin
     return is_admin or principal.is_service or not function.spec.get("internal")
@@ -79,7 +79,7 @@ def is_let_in(function: KnownAgent, principal: Principal) -> bool:
 def function_turn(
     request: Request, principal: Principal, function: KnownAgent, body: CallFunction, identity: Identity
 ) -> NewTurn:
-    """Raises `InvalidArgs`: the function does not take such arguments. Some only itself can refuse."""
+    """Raises `InvalidArgs` if the schema refuses the arguments. The function itself may refuse more of them."""
     if issues := Shape(function.spec["inputSchema"]).issues(body.input):
         raise InvalidArgs(as_text(issues), fields=sorted(issues))
     content = orjson.dumps(body.input).decode()

@@ -39,7 +39,9 @@ async def start_run(gateway: Gateway, request: Request, principal: Principal) ->
 
 
 async def get_invocation(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """Get what became of an invocation, step by step. With `Prefer: wait=N` once it has ended, else 202."""
+    """Get what became of an invocation, step by step. With `Prefer: wait=N` the answer waits for its end; without one
+    in time it is 202.
+    """
     invocation_id = request.path_params["id"]
     seconds = wait_s(request)
     status = 200

@@ -23,7 +23,7 @@ ORDER = Choice(name="order", description="By `seq`.", choices=("asc", "desc"), d
 
 
 async def list_messages(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """List the messages of a run. A page of a transcript that grows meanwhile loses and repeats nothing."""
+    """List the messages of a run. If the transcript grows meanwhile, no page misses or repeats a message."""
     limit, order = LIMIT.read(request), ORDER.read(request)
     listing = ("messages", request.path_params["id"], order)
     found = await gateway.database.read(
@@ -42,7 +42,7 @@ async def list_messages(gateway: Gateway, request: Request, principal: Principal
 
 
 async def append(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Append to the transcript of a run that is not at work. What a model or a tool said is for services to append."""
+    """Append to the transcript of a run that is not at work. Only services may append what a model or a tool said."""
     body = await read_body(request, AppendMessages, limit_bytes=gateway.settings.body_max_bytes)
     messages = checked_messages(body.messages, principal)
     rows = await gateway.database.write(

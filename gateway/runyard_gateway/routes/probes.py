@@ -17,7 +17,9 @@ async def healthz(_gateway: Gateway, _request: Request) -> Response:
 
 
 async def readyz(gateway: Gateway, _request: Request) -> Response:
-    """Tell whether the gateway can accept a call. It cannot while it leaves, or its database cannot be written."""
+    """Tell whether the gateway can accept a call. It cannot while it is leaving, or while its database cannot be
+    written.
+    """
     if gateway.draining.is_set():
         raise NotReady("the gateway is leaving")
     try:

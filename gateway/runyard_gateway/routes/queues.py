@@ -14,7 +14,7 @@ from runyard_gateway.operations import Operation
 async def list_queues(gateway: Gateway, _request: Request, principal: Principal) -> Response:
     """Tell how deep the queues are, for admins and services.
 
-    Runs are those of the caller's tenants; messages, workers and slots belong to no tenant.
+    Runs are those of the caller's tenants; messages, workers and slots are counted for all tenants together.
     """
     if isinstance(principal.caller, Identity) and not principal.caller.is_admin:
         raise Forbidden("the depth of queues is for admins and services")

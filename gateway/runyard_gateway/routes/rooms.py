@@ -48,7 +48,7 @@ async def join_room(gateway: Gateway, request: Request, principal: Principal) ->
 
 
 async def issue_room_ticket(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Get a ticket for an `EventSource` on a room. A browser gets a seat beside it: a cookie for the room's path."""
+    """Get a ticket for an `EventSource` on a room. A browser also gets a seat: a cookie for the room's path."""
     await read_body(request, Nothing, limit_bytes=gateway.settings.body_max_bytes)
     await _room(gateway, request, principal)
     return ticket_answer(request, *await DOOR.ticket(gateway, request, principal))
@@ -62,7 +62,7 @@ async def list_members(gateway: Gateway, request: Request, principal: Principal)
 
 
 async def _room(gateway: Gateway, request: Request, principal: Principal) -> Room:
-    """Raises `RoomNotFound` where the caller may not be."""
+    """Raises `RoomNotFound` if the caller may not join it."""
     name, tenant_id = request.path_params["room"], TENANT.read(request)
     match principal.caller:
         case Service() as service:
@@ -77,7 +77,9 @@ async def _room(gateway: Gateway, request: Request, principal: Principal) -> Roo
 
 
 async def _may_join(gateway: Gateway, user: Identity, room: str) -> bool:
-    """Admins any room of their tenant; others those that their token names, or an agent that they may call."""
+    """Admins may join any room of their tenant; others those that their token, or an agent that they
+    may call, names.
+    """
     if user.is_admin or covers(user.rooms, room):
         return True
     agents = (await gateway.directory.all()).values()

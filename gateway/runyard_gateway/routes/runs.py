@@ -43,13 +43,13 @@ USER = Text(name="userId", description="Runs of this user.")
 METADATA = MetadataFilter(description="Runs whose metadata has this at the top: a text, number, true, false or null.")
 FORCE = Flag(name="force", description="Stop a run that is at work first.")
 FORCE_WAIT_S = 30
-"""A tool that does not stop when it is told is abandoned after 10 s, and a dead worker's run is taken over in 11."""
+"""A tool that does not stop when told is abandoned after 10 s, and a dead worker's run is taken over after about 11."""
 
 log = structlog.get_logger()
 
 
 async def list_runs(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """List runs, newest activity first. Those that match every filter."""
+    """List runs, newest activity first. A run has to match every filter."""
     limit = LIMIT.read(request)
     where = reads.RunFilter(
         agent=AGENT.read(request),
@@ -90,7 +90,7 @@ async def get_run(gateway: Gateway, request: Request, principal: Principal) -> R
 
 
 async def create_run(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Create a run that nothing is asked of yet. It may have a history to go on from."""
+    """Create a run that nothing is asked of yet. It may begin with a history to continue from."""
     body = await read_body(request, CreateRun, limit_bytes=gateway.settings.body_max_bytes)
     agent = await callable_agent(gateway, body.agent, principal)
     identity = acting(principal, body.act_as)
@@ -128,7 +128,7 @@ async def describe(gateway: Gateway, request: Request, principal: Principal) -> 
 
 
 async def delete(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Erase a run with all that belongs to it. One that is at work is refused, with `?force` stopped first."""
+    """Erase a run with all that belongs to it. A run that is at work is refused, or stopped first with `?force`."""
     run_id = request.path_params["id"]
     if FORCE.read(request):
         await _stopped(gateway, run_id, principal)
@@ -139,7 +139,9 @@ async def delete(gateway: Gateway, request: Request, principal: Principal) -> Re
 
 
 async def _stopped(gateway: Gateway, run_id: str, principal: Principal) -> None:
-    """Stop it, and what waits to take its place; whoever still finds it busy is told."""
+    """Stop the run, and the calls that wait to take its place. If it is still busy afterwards, erasing
+    it reports that.
+    """
     deadline = time.monotonic() + FORCE_WAIT_S
     while (left_s := deadline - time.monotonic()) > 0:
         done = await stop(gateway, run_id, principal.scope)

@@ -29,7 +29,7 @@ from runyard_gateway.views import input_view, result_view
 
 
 async def send_input(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """Continue the run, or steer the invocation that runs. Answered like the call that started it."""
+    """Continue the run, or steer the invocation that runs. It is answered like the call that starts a run."""
     found = await gateway.database.read(reads.run_of, request.path_params["id"], principal.scope)
     if found is None:
         raise run_not_found(request)
@@ -44,7 +44,9 @@ async def send_input(gateway: Gateway, request: Request, principal: Principal) -
 
 
 async def retract(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """Take back an input that the transcript does not hold yet. It comes whole, so that it can be sent again."""
+    """Take back an input that the transcript does not hold yet. The answer contains it, so that it can
+    be sent again.
+    """
     run_id, input_id = request.path_params["id"], request.path_params["input_id"]
 
     taken = await gateway.database.write(retract_input, run_id, principal.scope, input_id)

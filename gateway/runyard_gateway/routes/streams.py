@@ -33,7 +33,7 @@ async def get_stream(gateway: Gateway, request: Request, principal: Principal) -
 
 
 async def issue_ticket(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Get a ticket for an `EventSource`. A browser gets a seat beside it: a cookie for this stream's path."""
+    """Get a ticket for an `EventSource`. A browser also gets a seat: a cookie for this stream's path."""
     await read_body(request, Nothing, limit_bytes=gateway.settings.body_max_bytes)
     stream_id = (await _found(gateway, request, principal))[0].stream_id
     told, seat = await DOOR.ticket(gateway, request, principal)
@@ -76,11 +76,11 @@ def _resumed(
 
 
 async def _found(gateway: Gateway, request: Request, principal: Principal) -> tuple[Invocation, Run]:
-    """Of a run that is nobody's, a public function's, the id alone lets in.
+    """The invocation of the stream. For the run of a public function called by nobody, knowing the id is enough.
 
     Raises:
         StreamNotFound: unknown, or not the caller's.
-        Unauthenticated: the same, of a caller who shows nothing.
+        Unauthenticated: the same, if the caller shows nothing.
     """
     for scope in (principal.scope, NOBODY.scope):
         found = await gateway.database.read(reads.invocation_of_stream, request.path_params["id"], scope)
