@@ -11,8 +11,9 @@ from runyard.settings import Settings
 from runyard_workers.main import run_worker
 
 SWITCH_INTERVAL_S = 0.001
-"""For so long a thread keeps the interpreter while others wait (by default 5 ms). Tools that compute in 32 threads make
-each of the beat's dozen turns wait 32 times as long: on a quarter of a processor it came every 7 s instead of 4."""
+"""How long a thread keeps the interpreter while others wait (Python's default is 5 ms). When tools compute in 32
+threads, each of the beat's dozen turns waits 32 times as long: on a quarter of a processor the beat came every 7 s
+instead of 4."""
 
 
 def main() -> None:

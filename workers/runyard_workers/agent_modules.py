@@ -1,6 +1,6 @@
 """A folder of agent files as the package `runyard_agents`, imported by path.
 
-Its files import each other (`from runyard_agents import _shared`, `from ._shared import x`), whatever the folder is
+Its files can import each other (`from runyard_agents import _shared`, `from ._shared import x`), whatever the folder is
 called and whatever else is on `sys.path`: a user's own package `agents` or `shared` never collides.
 """
 
@@ -18,7 +18,9 @@ PACKAGE = "runyard_agents"
 
 
 class _FreshSourceLoader(SourceFileLoader):
-    """Compiles what the file holds now: cached bytecode goes by size and second, so a quick save could be missed."""
+    """Compiles what the file holds now. Cached bytecode is matched by size and second, so a quick save could go
+    unnoticed.
+    """
 
     def path_stats(self, path: str | bytes) -> NoReturn:
         # importlib's word for "no cache": without it nothing is read from __pycache__ or written to it.
@@ -26,7 +28,7 @@ class _FreshSourceLoader(SourceFileLoader):
 
 
 def mount(folder: Path) -> None:
-    """Make the folder the package; modules of one mounted before are forgotten. One folder a process."""
+    """Make the folder the package, and forget the modules of one mounted before. One folder for each process."""
     for name in [name for name in sys.modules if name == PACKAGE or name.startswith(f"{PACKAGE}.")]:
         del sys.modules[name]
     spec = ModuleSpec(PACKAGE, None, is_package=True)
@@ -47,7 +49,9 @@ def import_file(name: str) -> ModuleType:
 
 
 def files_imported_by(path: Path, folder: Path) -> frozenset[Path]:
-    """The folder's files that this one imports by an import statement, directly or through others; not itself."""
+    """The folder's files that this file imports with an import statement, directly or through others; without the file
+    itself.
+    """
     found: set[Path] = set()
     waiting = [path]
     while waiting:

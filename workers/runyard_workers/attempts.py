@@ -1,6 +1,6 @@
-"""The model calls of one step: attempts along the agent's chain of models, until one of them gives a whole turn.
+"""The model calls of one step: attempts along the agent's chain of models until one yields a whole turn.
 
-What a failed attempt has shown is withdrawn before the next one begins: two answers are never glued together.
+What a failed attempt has shown is withdrawn before the next begins, so two answers are never glued together.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """What a step asks its models: each gets the request under its own name. None among them: no model is set."""
+    """What a step asks its models; each gets the request under its own name. A model None: the agent names none."""
 
     models: Sequence[str | None]
     request: ModelRequest
@@ -37,9 +37,9 @@ class Asked:
 
 
 class Attempts:
-    """`call` is the one under way, None between two; `spent` is what the failed ones have cost.
+    """`call` is the one under way, None between two. `spent` is what failed ones have cost.
 
-    Once `stopped` is set, its task is cancelled: nothing more is tried, also when the call broke as it was closed.
+    Once `stopped` is set its task is cancelled, and nothing more is tried, even if the call failed as it was closed.
     """
 
     def __init__(self, services: Services, agent: Agent, output: Output, asked: Asked, stopped: asyncio.Event) -> None:
@@ -62,7 +62,7 @@ class Attempts:
 
         Raises:
             FallbackExhausted: all of them failed.
-            ProviderError, ModelNotConfigured: the only one did.
+            ProviderError, ModelNotConfigured: the only one failed.
             RunTimeout: see `ModelCall.run`; nothing is tried after it.
         """
         while True:
@@ -128,7 +128,7 @@ class Attempts:
         )
 
     def _next_wait_s(self, error: ProviderError | ModelNotConfigured) -> float | None:
-        """Choose what is tried next, the same model or the one behind it; None: there is none."""
+        """Choose what is tried next, the same model or the one after it. None: there is none left."""
         wait_s = self._services.retries.wait_s(error, attempt=self._attempt, waited_s=self._waited_s)
         if wait_s is not None:
             self._attempt += 1

@@ -1,7 +1,7 @@
-"""Runs an author's function, sync or async, so that nothing it does reaches the loop: no silence, no exception.
+"""Runs an author's function, sync or async, so that neither its exceptions nor its silence can reach the event loop.
 
-`SystemExit` and `KeyboardInterrupt` that leave a task end the event loop, and a `CancelledError` of its own looks like
-a run being dropped: they are all told as `FailedError`.
+`SystemExit` and `KeyboardInterrupt` that leave a task would end the loop, and a `CancelledError` of the author's own
+would look like a dropped run: all are raised as `FailedError`.
 """
 
 import asyncio
@@ -13,18 +13,18 @@ from typing import Any
 from runyard_workers.threads import Outcome, ToolThreads
 
 EXITS = (SystemExit, KeyboardInterrupt)
-"""A task that raises one of these ends its event loop, too."""
+"""A task that raises one of these also ends its event loop."""
 
 _IS_AUTHORS = ContextVar("runyard.is_authors", default=False)
-"""Tasks and threads have it from the code that starts them."""
+"""Tasks and threads inherit it from the code that starts them."""
 
 
 class OverstayedError(Exception):
-    """It took too long. Not a TimeoutError, which an author's code may raise by itself."""
+    """The code took too long. Not a TimeoutError, which an author's code may raise itself."""
 
 
 class FailedError(Exception):
-    """It raised `error`, of whatever kind."""
+    """The code raised `error`, which may be of any kind."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__()
@@ -32,10 +32,10 @@ class FailedError(Exception):
 
 
 async def run_author_code(work: Callable[[], Any], *, is_async: bool, timeout_s: float, threads: ToolThreads) -> Any:
-    """What `work` returns; of a sync function, which runs in a thread, also what the awaitable that it returned gives.
+    """What `work` returns. A sync function runs in a thread; if it returns an awaitable, that is awaited too.
 
-    Waiting for a thread does not count against `timeout_s`. Code that swallows its cancellation, and a thread that
-    cannot be stopped, are left behind; another thread takes the place.
+    Waiting for a thread does not count against `timeout_s`. Code that swallows its cancellation, and a thread, which
+    cannot be stopped, are left behind; another thread takes its place.
 
     Raises:
         FailedError, OverstayedError: see there. A CancelledError is the caller's own.
@@ -51,7 +51,7 @@ async def run_author_code(work: Callable[[], Any], *, is_async: bool, timeout_s:
 
 
 def contain_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """From now on a SystemExit in a task that authors' code starts is an error of that task, not the loop's end."""
+    """From now on a SystemExit in a task that authors' code starts is that task's error and does not end the loop."""
     loop.set_task_factory(_new_task)
 
 
@@ -60,7 +60,7 @@ def _new_task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asy
 
 
 class _Contained(Coroutine[Any, Any, Any]):
-    """A coroutine that tells of its exits as errors."""
+    """A coroutine that raises exits as errors."""
 
     def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
         self._inner = inner

@@ -29,7 +29,7 @@ from runyard_workers.threads import ToolThreads
 class Batches:
     """Runs the calls of one turn after another, for one execution.
 
-    `running`: calls whose results the ledger does not have yet. `deaths`: the invocation's.
+    `running`: calls whose results are not in the ledger yet. `deaths`: the invocation's.
     """
 
     database: Database
@@ -48,13 +48,13 @@ class Batches:
     async def run(self, turn: Message) -> Boundary:
         """Answer every call of an assistant row; returns the tool boundary that was committed.
 
-        Each result is stored as it comes, the last one together with the row. Once the run is cancelled, no further
-        call starts.
+        Each result is stored as it comes, the last one together with the user row. Once the run is cancelled, no
+        further call starts.
 
         Raises:
-            GenerationLost: the run belongs to another worker; tools that run are dropped.
-            HandOver: the worker leaves; calls that have not started are another one's.
-            CommitUnknown: the row may be there; the ledger has every result.
+            GenerationLost: the run belongs to another worker; running tools are dropped.
+            HandOver: the worker is leaving; another one runs the calls that have not started.
+            CommitUnknown: the user row may be stored; the ledger has every result.
         """
         try:
             return await self._run(turn)
@@ -62,7 +62,7 @@ class Batches:
             self.running.clear()
 
     def may_be_dropped(self) -> bool:
-        """Whether nothing runs now that could not be run again."""
+        """Whether everything that runs now could be run again."""
         return all(call.tool.idempotent for call in self.running)
 
     async def _run(self, turn: Message) -> Boundary:
@@ -140,7 +140,9 @@ class Batches:
             self.output.tool_start(blocks[call.index])
 
     async def _acquit(self, tool: str) -> None:
-        """A tool that came back did not kill the workers that died while it ran: those deaths are not its own."""
+        """A tool that came back did not kill the workers that died while it ran: those deaths no longer count against
+        it.
+        """
         if any(tool in started for started in self.deaths):
             self.deaths[:] = [[name for name in started if name != tool] for started in self.deaths]
             await commit_repeatable(self.database, turns.set_deaths, self.held, self.deaths)
@@ -161,7 +163,7 @@ class Batches:
 
 
 def _outcome(index: int, result: ToolResult) -> CallOutcome:
-    """Of a call that does not run."""
+    """The outcome of a call that does not run."""
     return CallOutcome(index=index, result=result, duration_ms=0)
 
 

@@ -1,7 +1,8 @@
-"""The beat: a thread outside the event loop, with a link of its own, that shows every 2 s that the process lives.
+"""The beat: a thread beside the event loop, with a database link of its own, that shows every 2 s that the process
+lives.
 
-The same statement pair answers which runs are this worker's, so that cost does not grow with their number. The thread
-also ends a process whose event loop no longer turns: its runs are put back by whoever misses the beat.
+The same statements return which runs are this worker's, so the cost does not grow with their number. The thread also
+ends a process whose event loop no longer turns; the others then miss its beat and put its runs back.
 """
 
 import asyncio
@@ -31,8 +32,8 @@ ROUNDS_A_BEAT = int(workers.BEAT_S / ROUND_S)
 
 STATEMENT_TIMEOUT_MS = 2_000
 STUCK_ROUNDS = 60
-"""Without a turn of the event loop in so many rounds the process ends. Rounds, not seconds: a process that was frozen
-for minutes, by a debugger or a paused container, is not stuck when it goes on."""
+"""After so many rounds without a turn of the event loop the process ends. Rounds, not seconds, are counted: a process
+that was frozen for minutes, by a debugger or a paused container, is not stuck when it goes on."""
 
 STUCK_EXIT_CODE = 70  # EX_SOFTWARE, sysexits.h
 SEE_MANIFESTS_S = 3_600.0
@@ -41,11 +42,11 @@ log = structlog.get_logger()
 
 
 class Beat:
-    """Registers the worker, beats, and takes its row away at the end.
+    """Registers the worker, beats, and deletes its row at the end.
 
-    `on_beat`, with the runs that are this worker's, `on_gone`, and `on_given_back`, with the runs of a dead worker, are
-    called on the event loop. `registration` makes one with a new id: a worker whose row was deleted begins anew under
-    another.
+    Called on the event loop: `on_beat` with the runs that are this worker's, `on_gone` when its row was deleted, and
+    `on_given_back` with the runs of a dead worker. `registration` makes one with a new id: a worker whose row was
+    deleted begins anew under another.
     """
 
     def __init__(
@@ -91,11 +92,11 @@ class Beat:
         self._ticked.set()
 
     def drain(self) -> None:
-        """The worker takes no run any more: its row says so from the next beat on."""
+        """The worker takes no more runs: from the next beat on its row says so."""
         self._draining = True
 
     def stop(self) -> None:
-        """End the beat and delete the row; the worker holds no run any more. Blocks for a few seconds at most."""
+        """End the beat and delete the row; the worker must hold no run. Blocks for a few seconds at most."""
         self._stop.set()
         self._thread.join()
         try:

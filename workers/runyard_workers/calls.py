@@ -1,6 +1,7 @@
-"""Running the tools that a turn asks for: at the same time unless exclusive, each ending in a result, whatever happens.
+"""Running the tools that a turn asks for: at the same time unless exclusive. Whatever happens, each call ends in a
+result.
 
-A tool's exception of any kind is its result. Only the run itself being dropped stops a batch.
+An exception of a tool is its result, whatever its kind. Only dropping the run itself stops a batch.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from runyard_workers.results import ToolResult, UnserializableResult, describe_e
 from runyard_workers.threads import ToolThreads
 
 CANCEL_GRACE_S = 10.0
-"""How long tools that were told of a cancel may go on."""
+"""How long tools may go on after they were told of a cancel."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +45,7 @@ class CallOutcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Batch:
-    """The calls of one turn. `finished`: the ledger has their results; `refused`: they never run."""
+    """The calls of one turn. `finished`: the ledger has their results. `refused`: they never run."""
 
     finished: dict[int, ToolResult]
     refused: dict[int, ToolResult]
@@ -85,9 +86,9 @@ async def run_group(
     context_of: Callable[[ReadyCall], RunContext],
     cancelled: asyncio.Event,
 ) -> AsyncGenerator[CallOutcome, None]:
-    """Run calls at the same time; outcomes as they come. Close it (`aclosing`) to drop what still runs.
+    """Run calls at the same time; yields outcomes as they come. Close it (`aclosing`) to drop what still runs.
 
-    Once `cancelled` is set the tools are told, and have 10 s; what runs then is left behind as interrupted.
+    Once `cancelled` is set the tools are told and have 10 s; those that still run then are left behind as interrupted.
     """
     began = time.monotonic()
     contexts = [context_of(call) for call in group]

@@ -1,4 +1,4 @@
-"""Hears of cancels the moment they are committed. What is missed here the beat finds within 2 s, in the row."""
+"""Hears of cancels the moment they are committed. A missed one is found within 2 s by the beat, in the row."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,9 @@ from runyard.streams.subscription import Subscription
 
 
 async def hear_cancels(client: Redis, prefix: str, look_at: Callable[[RunId], None]) -> None:
-    """Until cancelled. Every worker hears every cancel: they are few, and only who runs the run reads its row."""
+    """Until cancelled. Every worker hears of every cancel, since they are few; only the one that has the run reads its
+    row.
+    """
     subscription = Subscription(
         client,
         on_message=lambda _channel, run_id: look_at(RunId(run_id.decode(errors="replace"))),

@@ -1,4 +1,4 @@
-"""The agents and functions of a folder, each with its manifest and the version that its source makes."""
+"""The agents and functions of a folder, each with its manifest and a version made from its source."""
 
 import hashlib
 import re
@@ -30,8 +30,8 @@ class LoadedAgent:
     name: str
     agent: Agent
     version: str
-    """12 hex digits over manifest, system prompt, and the source of its file and of the folder's files it imports:
-    equal on every machine that has the same files."""
+    """12 hex digits over the manifest, the system prompt, and the sources of the agent's file and of the folder's files
+    that it imports: equal on every machine that has the same files."""
 
     manifest: Mapping[str, Any]
     path: Path
@@ -40,11 +40,11 @@ class LoadedAgent:
 @dataclass(frozen=True, kw_only=True)
 class LoadedFunction:
     name: str
-    """`fn:<name>`, as runs of it have it."""
+    """`fn:<name>`, as in its runs."""
 
     function: Function
     version: str
-    """As an agent's."""
+    """Made like an agent's."""
 
     manifest: Mapping[str, Any]
     path: Path
@@ -55,14 +55,14 @@ Loaded = LoadedAgent | LoadedFunction
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A file that does not give what it should. A production worker refuses to start, `runyard dev` shows it."""
+    """A file that cannot be used. A production worker refuses to start because of it, `runyard dev` shows it."""
 
     path: Path
     summary: str
     """One line that names the file."""
 
     traceback_text: str
-    """From the author's code on; empty when nothing was raised."""
+    """The traceback from the author's code on; empty if nothing was raised."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,30 +70,30 @@ class Catalog:
     agents: Mapping[str, LoadedAgent]
     problems: tuple[Problem, ...]
     lifespans: tuple[Lifespan, ...]
-    """Of all files, those that begin with `_` too, by file name, then in the order of the file."""
+    """Those of all files, including files that begin with `_`, by file name and then in the order of the file."""
 
     functions: Mapping[str, LoadedFunction] = field(default_factory=dict)
-    """Of all files, too, by `fn:<name>`."""
+    """Those of all files, by `fn:<name>`."""
 
     @property
     def loaded(self) -> dict[str, Loaded]:
-        """All that runs can be of, by the name that runs have it by."""
+        """Everything that can be run, by the names that runs use."""
         return {**self.agents, **self.functions}
 
     @property
     def max_running(self) -> dict[str, int]:
-        """Of those that have a limit."""
+        """The limits of agents and functions that have one."""
         limits = {name: loaded.agent.max_running for name, loaded in self.agents.items()}
         limits |= {name: loaded.function.max_running for name, loaded in self.functions.items()}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def load_folder(folder: Path) -> Catalog:
-    """Import every `.py` file of the folder; files that begin with `_` are helpers, the others hold one agent each, or
-    functions alone.
+    """Import every `.py` file of the folder. Files that begin with `_` are helpers; each other file holds one agent, or
+    functions only.
 
     Raises:
-        StartError: there is no such folder, or nothing to call in it. A file that fails is a `Problem`.
+        StartError: there is no such folder, or nothing in it can be called. (A file that fails is a `Problem`.)
     """
     folder = folder.resolve()
     if not folder.is_dir():
@@ -150,7 +150,7 @@ def _import(path: Path) -> ModuleType:
 
 
 def _functions(folder: Path, modules: Mapping[Path, ModuleType]) -> list[tuple[Path, Function]]:
-    """Each once, with the file that it belongs to: of those that have it, one that has it from none of the others."""
+    """Each function once, with its file: among the files that have it, one that did not import it from the others."""
     holders: dict[Function, list[Path]] = {}
     for path, module in modules.items():
         for function in _values(module, Function):
@@ -174,7 +174,7 @@ def _load_function(path: Path, function: Function, folder: Path) -> LoadedFuncti
 
 
 def _own_agent(path: Path, folder: Path, modules: Mapping[Path, ModuleType], *, is_needed: bool) -> Agent | None:
-    """The file's one agent; None where it has none and need not have one."""
+    """The file's one agent; None: it has none and needs none."""
     # An agent that this file imports from another agent's file belongs to that one.
     borrowed = [
         agent
@@ -218,7 +218,7 @@ def _version(described: list[Any], folder: Path, path: Path) -> str:
 
 @contextmanager
 def _reported(path: Path, problems: list[Problem]) -> Iterator[None]:
-    """An author's file may raise anything while it is imported, `SystemExit` included: it becomes a problem."""
+    """An author's file may raise anything as it is imported, even `SystemExit`: it becomes a problem."""
     try:
         yield
     except _UnusableFileError as error:

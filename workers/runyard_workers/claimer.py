@@ -1,7 +1,8 @@
-"""Takes queued runs into free slots: one claim a message, and claims without a message when none comes.
+"""Takes queued runs into free slots: one claim for each message, and claims without a message when none comes.
 
-A message may be lost. With a free slot and no message for 2 s the worker claims anyway, and after a claim that found a
-run nobody had announced, it goes on at once, or when a slot becomes free, until nothing is queued or a message comes.
+A message may be lost. With a free slot and no message for 2 s the worker claims anyway. After a claim that found a run
+which no message announced it claims again, at once or when a slot becomes free, until nothing is queued or a message
+comes.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from runyard_workers.slots import SlotPool
 
 WITHOUT_MESSAGE_S = 2.0
 FULL_POLL_S = 0.1
-"""While all slots are taken: how soon one that becomes free is noticed."""
+"""While all slots are taken: how soon a free one is noticed."""
 
 log = structlog.get_logger()
 
@@ -50,12 +51,12 @@ class Claimer:
         self._last_message = time.monotonic()
 
     def on_wake(self) -> None:
-        """A message came, in a broker's thread that reserved a slot for it: blocks until the claim is over."""
+        """A message came, in a thread of the broker that reserved a slot for it. Blocks until the claim is over."""
         self._last_message = time.monotonic()
         asyncio.run_coroutine_threadsafe(self.claim_into_slot(), self._loop).result()
 
     async def claim_into_slot(self) -> bool:
-        """Claim a run into a slot that is reserved, or release the slot; whether a run was found."""
+        """Claim a run into a reserved slot, or release the slot. Returns whether a run was found."""
         claim: Claim | None = None
         try:
             claim = await claim_best(

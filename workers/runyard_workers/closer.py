@@ -1,7 +1,7 @@
 """Ends the streams of settled invocations: the terminal frame goes to Redis after the settlement is committed.
 
-Settling does not wait for it. What is not closed when a process dies is found by its row, by whichever worker looks
-first; the script lets the first close win.
+Settling does not wait for that. If the process dies first, another worker finds the open stream by its row; the script
+lets the first close win.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ MARK_S = 0.5
 
 CLOSES_A_CALL = 50
 UNCLOSED_MAX = 5_000
-"""While Redis is away for long; beyond it the oldest are left to whoever finds them by their rows."""
+"""Kept while Redis is away for long; beyond it the oldest are left to whoever finds them by their rows."""
 
 log = structlog.get_logger()
 
@@ -36,7 +36,7 @@ class _Unclosed(NamedTuple):
     writer: StreamWriter | None
 
     async def has_its_frames(self) -> bool:
-        """Whether all that the run wrote is in Redis, or will never be."""
+        """Whether everything that the run wrote is in Redis, or never will be."""
         return self.writer is None or await self.writer.flush() or self.writer.state is not WriterState.LIVE
 
     def release(self) -> None:
@@ -45,9 +45,9 @@ class _Unclosed(NamedTuple):
 
 
 class Closer:
-    """Endings are closed at once, many in one script call; their rows are marked in batches.
+    """Streams are closed at once, many in one script call; their rows are marked in batches.
 
-    While Redis is away they wait, with the frames that their runs still have to send.
+    While Redis is away endings wait, together with the frames that their runs still have to send.
     """
 
     def __init__(self, database: Database, store: Frames) -> None:
@@ -60,9 +60,9 @@ class Closer:
         self._done = asyncio.Condition()
 
     def close(self, ending: Ending, writer: StreamWriter | None = None) -> None:
-        """Close soon, after the frames of its writer, which belongs to the closer from now on.
+        """Close the stream soon, after the frames of its writer, which belongs to the closer from now on.
 
-        One that is on its way already is not closed twice.
+        An ending that is on its way already is not closed twice.
         """
         unclosed = _Unclosed(ending, writer)
         if ending.invocation_id in self._unclosed:
@@ -75,13 +75,13 @@ class Closer:
         self._work.set()
 
     async def run(self) -> None:
-        """Close and mark until cancelled; whatever is away is tried again."""
+        """Close and mark until cancelled; what fails because something is away is tried again."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._close_forever())
             tasks.create_task(self._mark_forever())
 
     async def drained(self) -> None:
-        """Wait until every ending handed over is closed and marked."""
+        """Wait until every ending that was handed over is closed and marked."""
         async with self._done:
             await self._done.wait_for(lambda: not self._unclosed and not self._unmarked)
 

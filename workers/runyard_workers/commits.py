@@ -1,4 +1,4 @@
-"""A worker's commits: what certainly did not happen is tried again, what may have happened is told."""
+"""A worker's commits: one that certainly failed is tried again, one that may have happened is reported."""
 
 import asyncio
 
@@ -16,11 +16,11 @@ log = structlog.get_logger()
 async def commit(database: Database, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a transaction until it is committed, for as long as the database is away.
 
-    Paid work is not thrown away: a model's turn waits here until it can be stored. Should the run change hands
-    meanwhile, the fence refuses it.
+    Paid work is not thrown away: a model's turn waits here until it can be stored. If the run changes hands meanwhile,
+    the fence refuses it.
 
     Raises:
-        CommitUnknown: memory no longer says what is stored: load the run anew.
+        CommitUnknown: memory no longer says what is stored: load the run again.
         GenerationLost: the run belongs to another worker.
     """
     backoff = database_backoff()
@@ -35,9 +35,9 @@ async def commit(database: Database, work: Work[P, T], *args: P.args, **kwargs: 
 
 
 async def commit_repeatable(database: Database, work: Work[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-    """The same for what changes nothing when it is done a second time: an unknown outcome is made a known one.
+    """The same for a transaction that changes nothing the second time: it is repeated until its outcome is known.
 
-    A tool that runs beside it goes on; loading anew would drop it.
+    So a tool that is running can go on, while loading the run again would drop it.
 
     Raises:
         GenerationLost: the run belongs to another worker.

@@ -1,6 +1,6 @@
-"""Whether a turn that stopped for another reason than a wish for tools is gone on with: decided by the rows alone.
+"""Whether the loop goes on after a turn that did not stop to use tools. Only the rows decide.
 
-So a run that another worker takes over goes on in the same way, and the bounds hold over all of its workers.
+So a run goes on in the same way on another worker, and the bounds hold over all of its workers.
 """
 
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ from runyard.lifecycle.endings import own_answers
 from runyard.runs import FinishReason
 
 PAUSES_MAX = 8
-"""So many times in a row a provider may pause a turn: at ten calls of its server tools each, no real turn is longer."""
+"""How often in a row a provider may pause a turn. At ten calls of its server tools each, no real turn is longer."""
 
 CUT_TURNS_MAX = 3
-"""The output limit may cut calls in so many turns in a row; a model that learned nothing from it never will."""
+"""In how many turns in a row the output limit may cut calls: a model that has not learned from that will not."""
 
 
 def asks_for_tools(turn: AssistantTurn, rows: Sequence[Message], invocation_id: InvocationId) -> bool:
-    """Whether the calls of a new turn are to be answered and the loop goes on.
+    """Whether the calls of a new turn are to be answered, so that the loop goes on.
 
-    Where the output limit (max_tokens) ended the turn, whole calls run and the cut one is told why it did not.
+    If the output limit (max_tokens) ended the turn, its whole calls run, and the cut one is told why it did not.
     """
     if not tool_uses(turn.content):
         return False
@@ -40,7 +40,7 @@ def asks_for_tools(turn: AssistantTurn, rows: Sequence[Message], invocation_id: 
 
 
 def is_paused(turn: AssistantTurn | Message) -> bool:
-    """Whether the provider waits to get the turn back as it is, with no user turn in between.
+    """Whether the provider waits to get the turn back unchanged, with no user turn in between.
 
     https://docs.claude.com/en/api/handling-stop-reasons
     """
@@ -48,12 +48,12 @@ def is_paused(turn: AssistantTurn | Message) -> bool:
 
 
 def paused_parts(rows: Sequence[Message]) -> list[Message]:
-    """The last rows, as far as they are parts of one turn that its provider has paused."""
+    """The last rows that are parts of one turn which its provider has paused."""
     return list(takewhile(is_paused, reversed(rows)))[::-1]
 
 
 def check_pauses(rows: Sequence[Message]) -> None:
-    """Called before a paused turn goes back once more.
+    """Called before a paused turn is sent back once more.
 
     Raises:
         ProviderError: it was paused too often.

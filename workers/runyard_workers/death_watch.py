@@ -22,7 +22,7 @@ class DeathWatch:
         self._ring = Ring()
 
     def pass_round(self, me: WorkerId) -> list[GivenBack]:
-        """One look around; the runs that were put back, for which somebody must be woken.
+        """One look around. Returns the runs that were put back, for which a worker must be woken.
 
         Raises:
             sqlalchemy.exc.DBAPIError: the database is away.
@@ -46,7 +46,7 @@ class DeathWatch:
         return given_back
 
     def deaf(self) -> None:
-        """The worker's own beat failed: it cannot judge the others by what it saw before."""
+        """This worker's own beat failed, so what it saw of the others before does not count."""
         self._ring.forget()
 
     def _dead(self, me: WorkerId) -> list[Row]:

@@ -1,7 +1,7 @@
-"""One claimed run, from its claim to its settlement: load, then step after step until a boundary ends it.
+"""One claimed run, from its claim to its settlement: it is loaded, then goes step after step until a boundary ends it.
 
-Memory is only a copy of the rows: after a commit of unknown outcome it is thrown away and the run is loaded anew under
-the same generation. Frames of work that was not committed are withdrawn.
+Memory is only a copy of the rows. After a commit of unknown outcome it is thrown away, and the run is loaded again
+under the same generation. Frames of work that was not committed are withdrawn.
 """
 
 import asyncio
@@ -48,10 +48,10 @@ async def _never() -> bool:
 
 
 class Execution:
-    """Owned by the runner, which cancels its task to drop the run.
+    """The execution of one run. The runner owns it, and cancels its task to drop the run.
 
-    Once `run` has ended, `replacement` is the call that is next on this run; after a hand-over `sent` is the number of
-    its last frame, None where Redis does not have all of them.
+    When `run` has ended, `replacement` is the call that is next on this run. After a hand-over, `sent` is the number of
+    its last frame; None: Redis does not have all of them.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Execution:
         return Contexts(claim=self._claim, output=output, broadcasts=services.broadcasts, resources=services.resources)
 
     def cancel(self) -> None:
-        """A person stops the run: its row says so. The model's call is aborted, tools are told."""
+        """A person stops the run, as its row says: abort the model's call and tell the tools."""
         if not self._cancelled.is_set():
             self._log.info("run is being cancelled")
             self._cancelled_at = time.monotonic()
@@ -115,23 +115,23 @@ class Execution:
             self._steps.stop()
 
     def leave(self) -> None:
-        """The worker leaves: give the run up as soon as nothing is under way (`HandOver`)."""
+        """The worker is leaving: hand the run over as soon as nothing is under way (`HandOver`)."""
         self._leaving.set()
 
     def spent(self) -> Totals:
-        """What it has cost so far, a call that was dropped included."""
+        """What it has cost so far, including a model's call that was broken off."""
         return self._steps.progress.totals()
 
     def may_be_dropped(self) -> bool:
-        """Whether another worker could begin again what goes on: a model's call, or tools that are idempotent."""
+        """Whether another worker could begin again what is under way: a model's call, or idempotent tools."""
         return not self._is_handed_over and self._batches.may_be_dropped()
 
     async def run(self) -> None:
         """Drive the run until it is settled.
 
         Raises:
-            GenerationLost: the run belongs to another worker now; nothing was written since.
-            HandOver: the worker leaves and the run stands at a boundary, its frames sent.
+            GenerationLost: the run belongs to another worker now; nothing was written since then.
+            HandOver: the run stands at a boundary with its frames sent, and another worker is to go on.
         """
         try:
             end = await self._until_settled()
@@ -148,7 +148,7 @@ class Execution:
         self._tell(end)
 
     def _tell(self, end: Ending) -> None:
-        """Those who run the system."""
+        """Report the end in metrics, traces and the log."""
         status, code = end.result["status"], None if end.error is None else end.error["code"]
         SETTLED.labels(self._claim.run.agent, status, code or "").inc()
         if self._cancelled_at is not None:
@@ -184,9 +184,9 @@ class Execution:
             return await self._fail(InternalError(f"Internal error ({type(error).__name__})"))
 
     async def _load(self) -> Ending | None:
-        """Take the rows as the claim left them, or after a failure read them anew.
+        """Take the rows as the claim left them, or read them again after a failure.
 
-        Returns the ending, if a settlement of unknown outcome did happen.
+        Returns the ending if a settlement of unknown outcome did happen.
         """
         database = self._services.database
         if self._is_claimed_copy:
@@ -228,15 +228,16 @@ class Execution:
             self._has_worked = True
 
     async def _gives_up(self) -> bool:
-        """Whether another worker is to go on from here, or later. A run that was just claimed makes a step first: it
-        would be handed round for ever. One that a person stops ends here: elsewhere it would wait for its turn to.
+        """Whether another worker is to go on from here. A run that was just claimed makes a step first, or it would be
+        passed round for ever. A run that a person stops ends here, since elsewhere it would wait for its turn to be
+        stopped.
         """
         is_asked = self._has_worked and not (self._leaving.is_set() or self._cancelled.is_set())
         self.has_yielded = is_asked and await self._must_yield()
         return (self._leaving.is_set() or self.has_yielded) and not self._cancelled.is_set()
 
     async def _step(self) -> Ending | None:
-        """One turn and the boundary behind it; the ending, if the boundary is the last one."""
+        """One turn and the boundary after it. Returns the ending if the invocation ended there."""
         check_pauses(self._rows)
         try:
             step = await self._steps.call(self._rows)
@@ -279,9 +280,9 @@ class Execution:
     async def _end_turn(
         self, turn: AssistantTurn | None, results: list[Block], beside: Mapping[str, Any] = MappingProxyType({})
     ) -> Ending | None:
-        """The terminal boundary; None: what steers the run became its next turn. `beside`: see `Step`.
+        """The terminal boundary. None: what steers the run became its next turn. `beside`: see `Step`.
 
-        An empty turn is not stored.
+        A turn without content is not stored.
         """
         run, invocation, totals = self._claim.run, self._claim.invocation, self._steps.progress.totals()
         stored = turn if turn is not None and turn.content else None

@@ -1,4 +1,4 @@
-"""The one flusher of a worker process: many runs' frames leave in one script call at a time."""
+"""The one flusher of a worker process: the frames of many runs leave in one script call at a time."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from runyard_workers.stream_writer import Parcel, StreamWriter, WriterState
 __all__ = ["Flusher", "StreamWriter", "WriterState"]
 
 CALL_BYTES = 1_048_576
-"""About as much as one call carries: Redis is busy with it for some milliseconds, not longer."""
+"""About as much as one call carries: it keeps Redis busy for some milliseconds, no longer."""
 
 BUFFER_MAX_BYTES = 64 * 1_048_576
-"""Of unsent frames in the process; beyond it the largest streams lose theirs and are reset later."""
+"""The most unsent frames in the process; beyond it the largest streams lose theirs and are reset later."""
 
 TOUCHES_A_RETENTION = 4
 
@@ -37,10 +37,10 @@ class Store(Protocol):
 
 
 class Flusher:
-    """Sends at once when nothing is in flight; what is written in the meantime leaves together with the next call.
+    """Sends at once when no call is in flight; what is written during a call leaves with the next.
 
-    Without Redis the frames are kept and sent when it is back; a frame that arrived although its call failed is not
-    sent again. Runs never notice more than the state of their writers.
+    While Redis is away frames are kept, and sent when it is back. A frame that arrived although its call failed is not
+    sent again. Runs notice nothing of this except the state of their writers.
     """
 
     def __init__(self, store: Store) -> None:
@@ -52,7 +52,9 @@ class Flusher:
         self._away_since: float | None = None
 
     def open(self, stream_id: str, generation: int) -> StreamWriter:
-        """A new stream may be written to at once, from number 1; another one after `await writer.opened()`."""
+        """A writer for a stream. A new stream may be written to at once, from number 1; another one after `await
+        writer.opened()`.
+        """
         writer = StreamWriter(
             stream_id,
             generation,
@@ -66,16 +68,16 @@ class Flusher:
 
     @property
     def is_away(self) -> bool:
-        """Whether Redis does not answer; from any thread."""
+        """Whether Redis does not answer; may be read from any thread."""
         return self._away_since is not None
 
     @property
     def away_s(self) -> float:
-        """For how long Redis has not answered; 0 while it does."""
+        """How long Redis has not answered; 0 while it does."""
         return 0.0 if self._away_since is None else asyncio.get_running_loop().time() - self._away_since
 
     async def run(self) -> None:
-        """Until cancelled: what is unsent then is dropped."""
+        """Until cancelled; what is unsent then is dropped."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._send_forever())
             tasks.create_task(self._touch_forever())

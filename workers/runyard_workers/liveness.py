@@ -1,4 +1,4 @@
-"""Whether this process may act: it does while its own beat succeeds."""
+"""Whether this process may act: only while its own beat succeeds."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ class Liveness:
         self._loop = asyncio.get_running_loop()
 
     def seen(self, sent_at: float) -> None:
-        """A beat succeeded; `sent_at` is when it was sent (monotonic), which is what the others' clocks count from."""
+        """A beat succeeded. `sent_at`: when it was sent (monotonic), since the others count from then."""
         self._last_beat = sent_at
         with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
             self._loop.call_soon_threadsafe(self._beat.set)
@@ -27,7 +27,7 @@ class Liveness:
         return time.monotonic() - self._last_beat < BEAT_LIMIT_S
 
     async def wait(self) -> None:
-        """Return at once while the beat is fresh, else with the next one that succeeds."""
+        """Return at once while the beat is fresh, else when one succeeds."""
         while not self.is_alive():
             self._beat.clear()
             await self._beat.wait()

@@ -45,7 +45,7 @@ from runyard_workers.slots import SlotPool
 from runyard_workers.threads import ToolThreads
 
 POOL_SIZE = 8
-"""Database links. A run holds one for the moment of a transaction, never while a model or a tool works."""
+"""Database connections. A run holds one during a transaction, never while a model or a tool works."""
 
 TICK_S = 1.0
 CLOSE_WAIT_S = 5.0
@@ -54,10 +54,10 @@ log = structlog.get_logger()
 
 
 def load_agents(settings: Settings) -> Catalog:
-    """The folder's agents.
+    """The agents of the folder.
 
     Raises:
-        StartError: RUNYARD_AGENTS is not set or holds no agent; outside of `runyard dev` also when one file is broken.
+        StartError: RUNYARD_AGENTS is not set or holds no agent, or, outside `runyard dev`, a file is broken.
     """
     if settings.agents is None:
         raise StartError("RUNYARD_AGENTS is not set: name the folder of your agent files")
@@ -72,7 +72,7 @@ def load_agents(settings: Settings) -> Catalog:
 
 
 async def run_worker(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT, then hand every run over; a second signal gives all back where they are.
+    """Serve until SIGTERM or SIGINT, then hand every run over. A second signal gives all runs back where they are.
 
     Raises:
         StartError: a part that the worker cannot do without is missing.
@@ -205,9 +205,9 @@ async def _serve(
 
 @contextlib.asynccontextmanager
 async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Tasks that run beside the body and end with it; one that fails ends the body with its error.
+    """Tasks that run beside the body and end with it; if one fails, its error ends the body.
 
-    What the body raises is raised as it is, and not in a group.
+    An exception of the body is raised as it is, not in a group.
     """
     failure: Exception | None = None
     async with asyncio.TaskGroup() as tasks:

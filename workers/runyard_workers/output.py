@@ -1,7 +1,7 @@
 """An execution's frames: what readers see of a run, always in step with what its rows hold.
 
-After each load of the run the stream is aligned: frames beyond the last committed turn are withdrawn by a `rewind`;
-where Redis lost frames, or may have, a `reset` begins the stream anew under numbers far above the old ones.
+After each load of the run its stream is aligned: frames after the last committed turn are withdrawn by a `rewind`. If
+Redis lost frames, or may have, a `reset` begins the stream anew under numbers far above the old ones.
 """
 
 import asyncio
@@ -50,11 +50,11 @@ class Output:
             self._steered([item for item in claim.folded if not item.opens])
 
     def message(self, seq: int, role: str) -> None:
-        """Tell that a row of the transcript is committed."""
+        """Report that a row of the transcript is committed."""
         self.writer.write(event_payload(FrameEvent.MESSAGE, {"seq": seq, "role": role}))
 
     def appended(self, boundary: Boundary) -> None:
-        """Tell what a boundary's transaction appended, while the invocation goes on."""
+        """Report what a boundary's transaction appended, while the invocation goes on."""
         for row in boundary.appended:
             self.message(row.seq, row.role)
         self._steered(boundary.steered)
@@ -69,7 +69,7 @@ class Output:
         )
 
     def tool(self, block: Block, *, is_error: bool, duration_ms: int) -> None:
-        """Tell a call's end; what its tool still writes is dropped."""
+        """Report a call's end; what its tool writes after that is dropped."""
         self._shut(block["id"])
         self.writer.write(
             event_payload(
@@ -85,7 +85,9 @@ class Output:
         )
 
     def sink(self, call_id: str | None) -> "Sink":
-        """`call_id` None: of the system prompt's function, until its next evaluation."""
+        """The way into the stream for a call. `call_id` None: for the system prompt's function, until its next
+        evaluation.
+        """
         self._shut(call_id)
         self._sinks[call_id] = Sink(self.writer, call_id)
         return self._sinks[call_id]
@@ -94,7 +96,7 @@ class Output:
         """Make the stream equal to the rows of this invocation, after they were loaded.
 
         Raises:
-            GenerationLost: where a reset has to be committed.
+            GenerationLost: a reset had to be committed, and the run belongs to another worker.
         """
         if self._fresh:
             self._fresh = False
@@ -114,7 +116,7 @@ class Output:
         self.status("running")
 
     async def _tell_steering_again(self, row: Message) -> None:
-        """Whoever folded steering into the last row may have gone before its frame was sent."""
+        """Whoever folded steering into the last row may have died before its frame was sent."""
         if row.role != "user":
             return  # what was folded before was told before the answer to it was stored
         if steering := await self._services.database.read(steering_folded_in, self._held.run_id, row.seq):
@@ -122,7 +124,7 @@ class Output:
             self._steered(steering)
 
     async def flushed(self, turn: AssistantTurn, rows: Sequence[Message]) -> AssistantTurn:
-        """Before a turn is committed: wait for its frames, at most 2 s; where they were lost, write its text again."""
+        """Before a turn is committed: wait for its frames, at most 2 s. If frames were lost, write its text again."""
         await self._arrived()
         if not self.writer.broken:
             return turn
@@ -134,26 +136,29 @@ class Output:
         return replace(turn, first_frame=first_frame, last_frame=self.writer.last)
 
     async def flush(self) -> bool:
-        """Before the settlement or a hand-over: nothing writes any more, and all that was written arrives.
+        """Before the settlement or a hand-over: stop all writers, and wait up to 2 s until everything that was written
+        has arrived.
 
-        It waits 2 s for that; False: some of it has not arrived.
+        False: some of it has not.
         """
         self._shut_all()
         return await self._arrived()
 
     async def _arrived(self) -> bool:
-        """Whether Redis has all that was written. Of one that has been away for as long nothing more is awaited."""
+        """Whether Redis has everything that was written. If Redis has been away for that long already, it does not
+        wait.
+        """
         return await self.writer.flush(max(0.0, FLUSH_BEFORE_COMMIT_S - self._flusher.away_s))
 
     def kept_last(self, rows: Sequence[Message]) -> int:
-        """The number of the last frame that nothing need take back."""
+        """The number of the last frame that need not be withdrawn."""
         return kept_last(rows, self._held.invocation_id, base=self._base, sent=self._sent)
 
     def withdraw(self, rows: Sequence[Message]) -> int:
-        """Take back what no committed row accounts for: the run ends without it.
+        """Withdraw what no committed row accounts for: the run ends without it.
 
-        Returns the number of the last frame before those that close the stream. It is settled with the run, so that
-        the number of the terminal frame can be told when the stream is gone.
+        Returns the number of the last frame before the closing ones. It is stored with the settlement, so that the
+        number of the terminal frame is known even when the stream is gone.
         """
         self._shut_all()
         kept = self.kept_last(rows)
@@ -168,7 +173,7 @@ class Output:
         self._rewind(self.kept_last(rows), rows)
 
     def begin_anew(self, rows: Sequence[Message], said: Sequence[Payload]) -> None:
-        """What the model has said since the last committed row, in a few frames in place of all that showed it."""
+        """Replace all frames since the last committed row by a few that say the same."""
         self.take_back(rows)
         for payload in said:
             self.writer.write(payload)
@@ -177,7 +182,7 @@ class Output:
         self.writer.write(event_payload(FrameEvent.STATUS, {"status": status, **fields}))
 
     def leave(self) -> StreamWriter:
-        """The run writes no more; the writer is its taker's to release."""
+        """The run writes no more; whoever takes the writer must release it."""
         self._shut_all()
         return self.writer
 
@@ -190,13 +195,15 @@ class Output:
             sink.shut()
 
     def _is_gone(self) -> bool:
-        """Whether this worker takes the run over and did not find its stream: readers may have any number of it."""
+        """Whether this worker takes the run over and did not find its stream: readers may have had any number of
+        frames.
+        """
         return self._is_takeover and self.writer.is_made_anew
 
     async def _is_other_redis(self) -> bool:
-        """Asked after the stream was opened: a restart before that shows here, a later one in the writer's answers.
+        """Called after the stream was opened: a restart before that shows here, a later one in the writer's answers.
 
-        A frame that readers have seen may be lost by a restart; its number must not be given again.
+        A restart may lose frames that readers have seen, and their numbers must not be given again.
         """
         try:
             return await self._services.frame_server.ask() != self._redis_run_id
@@ -218,7 +225,7 @@ class Output:
 
 
 class Sink:
-    """`ctx.stream`'s way into the stream, from any thread; shut when the call has its result."""
+    """How `ctx.stream` writes into the stream, from any thread; shut when the call has its result."""
 
     def __init__(self, writer: StreamWriter, call_id: str | None) -> None:
         self._writer = writer
@@ -240,7 +247,7 @@ class Sink:
         self._in_order(self._writer.write, payload)
 
     def _in_order(self, act: Callable[[T], object], given: T) -> None:
-        """On the event loop, and only while the sink is open."""
+        """Run `act` on the event loop, and only while the sink is open."""
         if threading.get_ident() == self._thread:
             self._if_open(act, given)
         elif not self._loop.is_closed():

@@ -37,7 +37,7 @@ def load() -> None:
 
 
 def cost(model: str, usage: Usage) -> Cost:
-    """The price of one call of an Anthropic model, by the name that answered. An unknown model is unpriced."""
+    """The price of one call, by the name of the Anthropic model that answered. An unknown model is unpriced."""
     if model == DEMO_MODEL:
         return Cost(unpriced=True)
     import genai_prices

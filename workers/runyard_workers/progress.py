@@ -35,7 +35,7 @@ class Progress:
         return replace(spent, steps=self.steps + 1, run_steps=self.run_steps + 1)
 
     def plus_spent(self, usage: Usage, cost: Cost) -> Self:
-        """Of a model call that failed: paid for, and no step."""
+        """Of a failed model call: it costs, but is no step."""
         return replace(
             self,
             usage=self.usage + usage,

@@ -12,11 +12,11 @@ from runyard_workers.threads import ToolThreads
 
 
 async def system_prompt(agent: Agent, context: RunContext, threads: ToolThreads) -> str | None:
-    """None when the agent has none, or it is blank, which providers refuse.
+    """The system prompt. None: the agent has none, or it is blank, which providers refuse.
 
     Raises:
         RunTimeout: the author's function took longer than the agent's `timeout_s`.
-        InternalError: it failed, or returned no string.
+        InternalError: it failed, or did not return a string.
     """
     system = agent.system
     text: object = system

@@ -1,4 +1,4 @@
-"""Deletes what is old enough. Every worker does so now and then; two that do at once share the work."""
+"""Deletes what is old enough. Every worker does so from time to time; two that do it at once share the work."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ from runyard.streams.store import FrameStore
 
 SWEEP_S = 60.0
 BREATH_S = 0.1
-"""Between two batches: others have their turn, on SQLite at the one lock there is."""
+"""Between two batches, so that others have their turn: on SQLite at the one lock there is."""
 
 DAY_MS = 86_400_000
 
@@ -38,7 +38,7 @@ class Duty(NamedTuple):
 
 
 def duties_of(settings: Settings) -> dict[str, Duty]:
-    """By the kind of what they delete, as the metric has it."""
+    """By the kind of what they delete, as the metric names it."""
     duties = {
         "idempotency_keys": Duty(retention.forget_keys, retention.KEYS_AGE_MS),
         "deletions": Duty(retention.forget_deletions, retention.DELETIONS_AGE_MS),
@@ -50,14 +50,14 @@ def duties_of(settings: Settings) -> dict[str, Duty]:
 
 
 async def sweep_forever(database: Database, store: FrameStore, duties: Mapping[str, Duty]) -> None:
-    """Until cancelled. Workers that started together sweep apart."""
+    """Until cancelled. Workers that started together sweep at different times."""
     while True:
         await asyncio.sleep(random.uniform(0.5, 1.5) * SWEEP_S)  # noqa: S311 - no secret
         await sweep(database, store, duties)
 
 
 async def sweep(database: Database, store: FrameStore, duties: Mapping[str, Duty]) -> None:
-    """One round: all that is due. A duty that fails keeps neither the others nor the worker from theirs."""
+    """One round of everything that is due. A duty that fails does not keep the others, or the worker, from theirs."""
     for kind, duty in duties.items():
         try:
             await _sweep_one(database, store, kind, duty)
@@ -68,7 +68,7 @@ async def sweep(database: Database, store: FrameStore, duties: Mapping[str, Duty
 
 
 async def _sweep_one(database: Database, store: FrameStore, kind: str, duty: Duty) -> None:
-    """For as long as a round takes at most: years of old rows keep the other kinds waiting for no longer."""
+    """Goes on for one round at most, so that years of old rows of one kind do not keep the other kinds waiting."""
     rows, more, ends_at_s = 0, True, time.monotonic() + SWEEP_S
     while more:
         done = await database.write(duty.batch, age_ms=duty.age_ms)

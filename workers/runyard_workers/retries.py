@@ -1,4 +1,4 @@
-"""How often, and after which waits, one model is asked again within a step."""
+"""How often, and after which waits, a model is called again within a step."""
 
 import random
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from runyard.errors import RunError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetryPolicy:
-    """`waits_max_s` bounds the sum of a model's waits, those that its provider asks for included.
+    """`waits_max_s` bounds the sum of one model's waits, including those that its provider asks for.
 
-    What an attempt itself may take is bounded by silence (`turn.DEAD_AFTER_S`, the agent's `timeout_s`), not here: an
-    answer that was cut after minutes is worth a second attempt.
+    How long an attempt itself may take is bounded by silence (`turn.DEAD_AFTER_S`, the agent's `timeout_s`) and not
+    here: an answer that was cut after minutes deserves a second attempt.
     """
 
     attempts: int = 4
@@ -20,9 +20,10 @@ class RetryPolicy:
     waits_max_s: float = 120.0
 
     def wait_s(self, error: RunError, *, attempt: int, waited_s: float) -> float | None:
-        """Seconds until the next attempt, after so many; None: this model gets none.
+        """Seconds until the next attempt, after so many; None: this model gets no other.
 
-        The wait that a provider asks for is kept, with ours on top: told the same, a fleet must not come back at once.
+        The wait that a provider asks for is kept and lengthened by ours, so that a fleet that was told the same does
+        not come back at once.
         """
         if not error.retryable or attempt >= self.attempts:
             return None

@@ -1,4 +1,4 @@
-"""Who among the other workers is dead: each watches the next ones on the ring of ids, by its own clock alone."""
+"""Which other workers are dead. Each worker watches the next ones on the ring of ids, by its own clock alone."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ CHANGED_WITHIN_S = 2 * BEAT_S
 """A row that changed within so long is alive."""
 
 ALIVE_NEIGHBOURS = 3
-"""How many living workers a watcher's view reaches past: so many see each death, and one is enough."""
+"""How many living workers a watcher looks past: so many see each death, and one would be enough."""
 
 Row = tuple[WorkerId, int]
 """A worker and its beat."""
@@ -28,8 +28,8 @@ class _Seen:
 class Ring:
     """One watcher's view; belongs to the beat's thread.
 
-    A reading may be slow: a beat in it may be as old as the question or as young as the answer. A change is dated by
-    its answer and judged by a later question, so a slow database makes a death late, never a life short.
+    A reading may be slow, and a beat in it may be as old as the question or as young as the answer. So a change is
+    dated by its answer and judged by a later question: a slow database can delay a death, but never cause one.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -38,10 +38,11 @@ class Ring:
         self._asked_at = 0.0
 
     def look_around(self, rows: Iterable[Row]) -> list[Row]:
-        """Read on until three living ones are passed; of all that were passed, those whose beat has stopped for 8 s.
+        """Read on until three living workers are passed; returns those among the passed whose beat has stood still for
+        8 s.
 
-        `rows`: the others as they follow on the ring, read as they are asked for (`following_around`). Rows that are
-        not passed any more are forgotten.
+        `rows`: the others in the ring's order, read as they are needed (`following_around`). Workers that are no longer
+        passed are forgotten.
         """
         asked_at = self._clock()
         if asked_at - self._asked_at > CHANGED_WITHIN_S:
@@ -60,7 +61,7 @@ class Ring:
         ]
 
     def forget(self) -> None:
-        """This watcher was deaf itself, or its own beat failed: what it saw before proves nothing."""
+        """This watcher was held up, or its own beat failed: what it saw before proves nothing."""
         self._seen.clear()
 
     def _passed(self, rows: Iterable[Row]) -> list[Row]:
@@ -74,7 +75,7 @@ class Ring:
         return passed
 
     def _is_alive(self, worker_id: WorkerId, beat: int) -> bool:
-        """Only a change that was seen shows life: the view reaches past any number of dead rows, and watches them."""
+        """Only a change that was seen proves life. So the view looks past any number of dead rows, and watches them."""
         known = self._seen.get(worker_id)
         if known is None:
             return False
@@ -82,9 +83,9 @@ class Ring:
 
 
 def following_around(me: WorkerId, following: Callable[[str], Sequence[Row]]) -> Iterator[Row]:
-    """The other workers from one's own id on, around the ring.
+    """The other workers, from one's own id on, around the ring.
 
-    `following`: the next rows after an id, in the order of ids, `NEIGHBOURS` of them or all there are.
+    `following`: the rows that follow an id, in the order of ids: `NEIGHBOURS` of them, or all that there are.
     """
     yield from _after(me, following)
     for row in _after("", following):

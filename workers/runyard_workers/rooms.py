@@ -1,4 +1,4 @@
-"""Broadcasts on their way to Redis: in the order in which they were made, at most once."""
+"""Broadcasts on their way to Redis, in the order in which they were made, each at most once."""
 
 import asyncio
 from collections import deque
@@ -27,8 +27,8 @@ class Tenants(Protocol):
 
 
 class Broadcasts:
-    """One for the process; made on its event loop. What more than `WAITING_MAX` wait behind is dropped, and what cannot
-    be published: who is in a room hears what is said while they are there.
+    """One for the process, made on its event loop. If more than `WAITING_MAX` wait, the oldest are dropped, and so is
+    what cannot be published: a room only has what is said while one is there.
     """
 
     def __init__(self, client: Redis, *, prefix: str) -> None:
@@ -42,7 +42,7 @@ class Broadcasts:
         return TenantRooms(self, tenant_id)
 
     def put(self, tenant_id: str, room: str, event: str, data: Any) -> None:
-        """From any thread."""
+        """May be called from any thread."""
         message = room_channel(self._prefix, tenant_id, room), orjson.dumps([event, data])
         self._loop.call_soon_threadsafe(self._put, message)
 

@@ -1,5 +1,5 @@
-"""The runs of this process: started when claimed, cancelled when their rows say so, dropped when lost, given back when
-the process leaves.
+"""The runs of this process: started when claimed, cancelled when their rows say so, dropped when lost, and given back
+when the process leaves.
 """
 
 import asyncio
@@ -28,9 +28,8 @@ from runyard_workers.slots import SlotPool
 
 LEAVE_POLL_S = 0.2
 GIVE_BACK_S = 10.0
-"""How long a run is offered to a database that does not take it: one that is not given back waits for the others to
-miss this worker, and counts its death.
-"""
+"""How long the worker goes on trying to give a run back to a database that does not answer. A run that was not given
+back waits until the others miss this worker, which counts as a death."""
 
 log = structlog.get_logger()
 
@@ -67,7 +66,7 @@ class Runner:
         self._leaving = False
 
     def start(self, claim: Claim) -> None:
-        """Execute a claimed run; takes over the slot."""
+        """Execute a claimed run; its slot now belongs to it."""
         if claim.is_takeover:
             TAKEOVERS.labels(claim.run.agent).inc()
         holding = (claim.run.id, claim.run.generation)
@@ -77,11 +76,11 @@ class Runner:
         task.add_done_callback(lambda _: self._left(holding, claim.run.tenant_id))
 
     def compare(self, stored: Sequence[OwnRun]) -> None:
-        """Hold what the beat read against what runs here.
+        """Compare what the beat read with what runs here.
 
-        A run whose row asks for it is cancelled. A difference counts when two beats in a row show it: a claim or a
-        settlement may be on its way between the two readings. A run that is no longer ours is dropped; one that nobody
-        runs here (its claim's commit had an unknown outcome) is given back.
+        A run whose row asks for it is cancelled. Other differences count when two beats in a row show them, since a
+        claim or a settlement may be in progress between the two readings. A run that is no longer ours is dropped. One
+        that nobody runs here, because its claim's commit had an unknown outcome, is given back.
         """
         for run in stored:
             if run.cancel_requested:
@@ -101,12 +100,12 @@ class Runner:
         self._tasks[holding].cancel()
 
     def look_at(self, run_id: RunId) -> None:
-        """Something asks for this run's cancel; whether it is so, its row says."""
+        """Somebody says that this run is to be cancelled; its row says whether that is so."""
         for holding in self._held(run_id):
             self._keep(asyncio.create_task(self._cancel_if_asked(holding)))
 
     async def cancel_if_asked(self, run_id: RunId) -> None:
-        """The same; returns when the run, if it is here, has been told."""
+        """The same, but returns when the run, if it is here, has been told."""
         for holding in self._held(run_id):
             await self._cancel_if_asked(holding)
 
@@ -136,15 +135,16 @@ class Runner:
         task.add_done_callback(self._background.discard)
 
     def drop_all(self) -> None:
-        """The worker is taken for dead: its runs belong to nobody or to others."""
+        """The others think this worker dead: its runs belong to nobody, or to them."""
         for holding in self._tasks:
             self._drop(holding)
 
     async def hand_over_all(self, grace_s: float, hurry: asyncio.Event) -> None:
         """Give every run back at its next boundary; returns when all have left.
 
-        After `grace_s` those that can be begun again elsewhere are stopped where they are. The others are waited for:
-        a tool that may have acted must not be cut, and its timeout bounds it. `hurry` gives all back at once.
+        After `grace_s`, runs that can be begun again elsewhere are stopped where they are. The others are waited for: a
+        tool that may have acted must not be cut off, and its timeout bounds the wait. `hurry` gives all runs back at
+        once.
         """
         self._leaving = True
         for execution in self._executions.values():
@@ -201,7 +201,7 @@ class Runner:
             self._publisher.wake_all([given])
 
     async def _is_settled(self, run_id: RunId) -> bool:
-        """Whether a run that is back in the queue and is to be stopped waits for no worker any more."""
+        """Settle a run that is back in the queue and is to be stopped. Returns whether it now waits for no worker."""
         try:
             cancelled = await self._services.database.write(cancel_given_back, run_id, at=now_ms())
         except StoreUnavailable as error:
@@ -215,7 +215,7 @@ class Runner:
         return cancelled.status not in BUSY
 
     async def _execute(self, claim: Claim, holding: Holding) -> None:
-        """In a task of its own: all that is logged in it, authors' lines included, names the run."""
+        """Runs in a task of its own, so that everything logged in it, including authors' lines, names the run."""
         with spans.invoking(claim), structlog.contextvars.bound_contextvars(**_names(claim)):
             log.info("run claimed", agent=claim.run.agent, takeover=claim.is_takeover)
             await self._drive(claim, holding)

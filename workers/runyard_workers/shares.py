@@ -1,6 +1,7 @@
-"""Fair shares of a full worker: a run over its tenant's share makes way at a turn boundary, where another tenant waits.
+"""Fair shares of a full worker: a run of a tenant over its share makes way at a turn boundary if another tenant waits.
 
-Looked at where a run stands at a boundary, once a second at most, so that a worker hands over one run a second.
+This is looked at when a run stands at a boundary, at most once a second, so a worker hands over at most one run a
+second.
 """
 
 import time
@@ -43,7 +44,7 @@ class Shares:
         self._passed_over: str | None = None
 
     async def must_yield(self, tenant_id: str, held: Counter[str]) -> bool:
-        """Whether a run of this tenant is to be handed over here. `held`: how many this process runs, by tenant."""
+        """Whether a run of this tenant is to be handed over here. `held`: how many runs this process has, by tenant."""
         if held.total() < self._slots:
             return False
         if self._clock() - self._looked_at >= LOOK_S:
@@ -57,12 +58,14 @@ class Shares:
         return True
 
     def take_passed_over(self) -> str | None:
-        """Whose runs the next claim here takes last, so that the slot goes to whom it was freed for."""
+        """The tenant whose runs the next claim here takes last, so that the slot goes to the tenant it
+        was freed for.
+        """
         tenant_id, self._passed_over = self._passed_over, None
         return tenant_id
 
     async def _look(self, held: Counter[str]) -> frozenset[str]:
-        """The tenants over their share, for which one of another tenant ought to run."""
+        """The tenants over their share, in whose place another tenant's run should run."""
         try:
             groups = await self._database.read(queued_groups, self._queues, self._agents, self._limits)
             waiting = {group.tenant_id: group.running for group in groups}
@@ -76,14 +79,14 @@ class Shares:
 def over_share(
     slots: int, held: Mapping[str, int], running: Mapping[str, int], waiting: Mapping[str, int]
 ) -> frozenset[str]:
-    """Of those who hold slots here, who are over their share and run more than one who waits does.
+    """The tenants that hold slots here, are over their share and run more than one that waits does.
 
     Args:
-        running: how many they run, over all workers.
-        waiting: how many those run that have something queued.
+        running: how many runs each has, over all workers.
+        waiting: how many runs each tenant has that also has something queued.
 
-    One more and one less must leave both no further apart than they were, or the two would take turns with one slot;
-    who has nothing at all does take turns.
+    One run more for one tenant and one less for the other must not leave them further apart than before, or the two
+    would pass one slot back and forth. A tenant that has nothing at all does get its turn.
     """
     share = slots / len(held.keys() | waiting.keys())
     return frozenset(

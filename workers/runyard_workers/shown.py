@@ -1,4 +1,4 @@
-"""What one turn has shown its readers so far, so that it can be told anew in a few frames."""
+"""What one turn has shown its readers so far, so that it can be written again in a few frames."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,11 +7,11 @@ from runyard_workers.stream_writer import StreamWriter
 
 
 class Shown:
-    """`on_long` is given all that was shown so far, in a few frames that it writes in place of the many: each time that
-    half of the bytes were written that Redis keeps of a stream. So a reader that comes when the first frames are gone
-    still gets a whole answer.
+    """Counts what was written. Whenever that is half of the bytes that Redis keeps of a stream, `on_long` gets
+    everything that was shown, in a few frames, and writes those in place of the many. So a reader that comes when the
+    first frames are gone still gets a whole answer.
 
-    `first_frame` is the number of its first frame, `said` the answer text, `is_empty` whether no reader has seen
+    `first_frame` is the number of the turn's first frame, `said` the answer text, `is_empty` whether no reader has seen
     anything of it.
     """
 
@@ -43,7 +43,7 @@ class Shown:
         self._writer.write(payload)
 
     def _begin_anew(self) -> bool:
-        """False: what was shown is too much to be told again; whoever comes late misses the first of it."""
+        """False: what was shown is too much to write again; whoever comes late misses the beginning."""
         told = ((thinking_payload, self._thought), (text_payload, self.said))
         shown = [payload_of("".join(words)) for payload_of, words in told if words]
         if sum(cost_bytes(*payload) for payload in shown) > self._share_bytes:

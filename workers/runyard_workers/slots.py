@@ -1,14 +1,14 @@
-"""The process's slots: how many runs it executes at once, shared by the broker's threads and the event loop."""
+"""The process's slots: how many runs it executes at once. The broker's threads and the event loop share them."""
 
 import threading
 from collections.abc import Callable
 
 
 class SlotPool:
-    """Slots are reserved before a message is fetched, so a full or draining worker holds no message back.
+    """A slot is reserved before a message is fetched, so that a full or leaving worker holds no message back.
 
-    A slot goes from whoever reserved it to the run, and is released when the run leaves the process. While `is_alive`
-    says no (the worker has no beat), nothing is handed out.
+    It passes from whoever reserved it to the run, and is released when the run leaves the process. While `is_alive`
+    returns False (the worker has no beat), no slot is given out.
     """
 
     def __init__(self, size: int, *, is_alive: Callable[[], bool] = lambda: True) -> None:
@@ -23,17 +23,17 @@ class SlotPool:
             return self._changed.wait_for(self._can_reserve, timeout_s)
 
     def taken(self) -> int:
-        """Reserved, or with a run in them."""
+        """How many are reserved or have a run in them."""
         return self.size - self._free
 
     def open(self) -> None:
-        """Begin to hand out slots: the worker is registered."""
+        """Begin to give out slots: the worker is registered."""
         with self._changed:
             self._open = True
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Hand out no more: the worker leaves."""
+        """Give out no more: the worker is leaving."""
         with self._changed:
             self._open = False
 

@@ -1,7 +1,7 @@
 """What a trace shows of a run's execution: the invocation of its agent, each model call, each tool call.
 
-Names are those of the semantic conventions for generative AI, which the trace viewers know
-(https://opentelemetry.io/docs/specs/semconv/gen-ai/); what they do not name begins with `runyard.`.
+Names are those of the semantic conventions for generative AI, which trace viewers know
+(https://opentelemetry.io/docs/specs/semconv/gen-ai/). Names of our own begin with `runyard.`.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from runyard_workers.turn import ModelCall
 
 
 def invoking(claim: Claim) -> contextlib.AbstractContextManager[Span]:
-    """Of one claim: whoever takes the run over has a span beside this one, beneath the same call."""
+    """The span of one claim. A worker that takes the run over has another one beside it, below the same call."""
     run, invocation = claim.run, claim.invocation
     is_function = run.agent.startswith(FUNCTION_PREFIX)
     operation = "invoke_function" if is_function else "invoke_agent"
@@ -43,7 +43,7 @@ def invoking(claim: Claim) -> contextlib.AbstractContextManager[Span]:
 
 
 def left(outcome: str, *, error_type: str | None = None) -> None:
-    """How the execution ended, on the span of its invocation."""
+    """Note how the execution ended, on the span of its invocation."""
     span = trace.get_current_span()
     span.set_attribute("runyard.outcome", outcome)
     if error_type is not None:
@@ -52,7 +52,7 @@ def left(outcome: str, *, error_type: str | None = None) -> None:
 
 @contextlib.contextmanager
 def calling_model(provider: str, request: ModelRequest, call: ModelCall, *, step: int, attempt: int) -> Iterator[Span]:
-    """One attempt of a step. The provider's SDK makes no span of its own beside it."""
+    """One attempt of a step. The provider's SDK makes no span of its own."""
     attributes: dict[str, AttributeValue] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": provider,

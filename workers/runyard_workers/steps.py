@@ -1,4 +1,6 @@
-"""The model's part of a step: the request from the rows, the call, and the turn that comes of it, also when stopped."""
+"""The model's part of a step: the request made from the rows, the call, and the turn that comes of it,
+even if stopped.
+"""
 
 import asyncio
 import time
@@ -27,8 +29,8 @@ from runyard_workers.turn import ModelCall, StreamedTurn
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """`broken_inputs`: what the model is told of calls whose input could not be read. `beside`: fields that the result
-    of the invocation has besides, if this turn ends it.
+    """A turn. `broken_inputs`: for calls whose input could not be read, what the model is told. `beside`: further
+    fields of the invocation's result, if this turn ends it.
     """
 
     turn: AssistantTurn
@@ -45,7 +47,7 @@ class StoppedError(Exception):
 
 
 class Steps(Protocol):
-    """Where an execution gets its turns from. `progress`: what they have cost, which a reload puts back."""
+    """Where an execution gets its turns. `progress`: what they have cost; a reload sets it back."""
 
     progress: Progress
 
@@ -53,7 +55,7 @@ class Steps(Protocol):
         """The run is cancelled: a turn under way ends with `StoppedError`."""
 
     async def call(self, rows: Sequence[Message]) -> Step:
-        """The turn behind these rows.
+        """The turn that follows these rows.
 
         Raises:
             StoppedError: `stop` was called.
@@ -62,16 +64,18 @@ class Steps(Protocol):
         ...
 
     def unsaid(self, rows: Sequence[Message]) -> AssistantTurn | None:
-        """What readers have seen and no row holds, where a run that is cancelled stops behind these rows."""
+        """What readers have seen and no row has, for a run that is cancelled after these rows."""
         ...
 
     def is_ending(self, rows: Sequence[Message]) -> bool:
-        """Whether nothing is left to do behind these rows but to store how it ended: nothing to hand over."""
+        """Whether all that is left to do after these rows is to store how it ended, so that there is nothing to hand
+        over.
+        """
         ...
 
 
 class ModelSteps:
-    """Calls the model for one execution, one step at a time. `progress` counts every call, also one that failed."""
+    """Calls the model for one execution, one step at a time. `progress` counts every call, including failed ones."""
 
     def __init__(self, services: Services, claim: Claim, agent: Agent, output: Output, contexts: Contexts) -> None:
         self.progress = Progress.stored(claim.run, claim.invocation)
@@ -95,10 +99,10 @@ class ModelSteps:
             self._task.cancel()
 
     async def call(self, rows: Sequence[Message]) -> Step:
-        """One step's turn on a transcript.
+        """The turn of one step.
 
         Raises:
-            MaxSteps: the invocation has made as many as it may.
+            MaxSteps: the invocation has made as many steps as it may.
             StoppedError: `stop` was called.
             ProviderError, ModelNotConfigured, FallbackExhausted, RunTimeout: see `Attempts.run`.
         """
@@ -132,7 +136,7 @@ class ModelSteps:
         return False
 
     async def _asked(self, rows: Sequence[Message]) -> Asked:
-        """The chain of models and what they are asked. A caller's own model takes the place of the chain's head."""
+        """The chain of models, and what they are asked. A caller's own model replaces the first of the chain."""
         agent, options = self._agent, self._options
         head = options.get("model") or agent.model or self._services.default_model
         models = dict.fromkeys(model for model in (head, *agent.fallbacks) if model)

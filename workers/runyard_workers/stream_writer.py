@@ -1,4 +1,4 @@
-"""One run's frames from the moment they are written until Redis has them."""
+"""One run's frames, from when they are written until Redis has them."""
 
 import asyncio
 from collections import deque
@@ -35,8 +35,8 @@ class Parcel:
 class StreamWriter:
     """Made by `Flusher.open`. Nothing here raises or blocks; the owner looks at `state` where it can act on it.
 
-    Unless it is live, frames are numbered and dropped: after a loss the numbers go on, so that `last` stays the
-    highest one that any reader may have seen. All methods belong to the event loop's thread.
+    Unless the writer is live, frames are numbered and dropped: after a loss the numbers go on, so that `last` stays the
+    highest number that any reader may have seen. All methods belong to the event loop's thread.
     """
 
     def __init__(
@@ -79,9 +79,10 @@ class StreamWriter:
     # For the run's loop -------------------------------------------------------------------------------------------
 
     async def opened(self, timeout_s: float = 2.0) -> int:
-        """The highest number that Redis holds; a stream that may hold frames is not written to before.
+        """Wait until the stream is open; returns the highest number that Redis holds. Do not write to a stream that may
+        hold frames before this.
 
-        Without an answer in time the writer is broken: what is stored is in doubt.
+        Without an answer in time the writer is broken, since it is unknown what is stored.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -99,7 +100,7 @@ class StreamWriter:
         return self.last
 
     async def flush(self, timeout_s: float = 2.0) -> bool:
-        """Wait until all that was written is in Redis. False: it is not, or not yet."""
+        """Wait until everything that was written is in Redis. False: it is not, or not yet."""
         if self.state is not WriterState.LIVE:
             return False
         if self.acked >= self.last:
@@ -113,10 +114,10 @@ class StreamWriter:
             return False
 
     def reset(self, base: int, frames: Sequence[Payload]) -> None:
-        """Begin the stream anew: `frames` (a rewind to nothing, then the committed text) from number `base` on.
+        """Begin the stream anew with `frames` (a rewind to nothing, then the committed text) from number `base` on.
 
-        `base` is above every number known and committed to the invocation. Of a stream that is lost, closed or
-        released nothing changes.
+        `base` is above every known number, and is committed to the invocation. A stream that is lost, closed or
+        released does not change.
         """
         if self.state not in (WriterState.LIVE, WriterState.BROKEN):
             return
@@ -133,7 +134,7 @@ class StreamWriter:
             self.write(payload)
 
     def release(self) -> None:
-        """The run has left this process. What is unsent is dropped: flush before."""
+        """The run has left this process. Unsent frames are dropped, so flush before."""
         self._stop(WriterState.RELEASED)
         self._on_release(self)
 
@@ -147,7 +148,7 @@ class StreamWriter:
         self._touch_due = True
 
     def overflow(self) -> None:
-        """The process can keep no more for Redis, away or slow: what is unsent is lost."""
+        """The process cannot keep more for a Redis that is away or slow: the unsent frames are lost."""
         log.warning(
             "stream.overflow",
             stream_id=self.stream_id,
@@ -158,7 +159,7 @@ class StreamWriter:
         self._stop(WriterState.BROKEN)
 
     def parcel(self, limit_bytes: int) -> Parcel:
-        """What to send next: at least one frame, if there is one, and about `limit_bytes` of them at most."""
+        """What to send next: at least one frame, if there is one, and about `limit_bytes` at most."""
         ops: list[Op] = []
         if self._reset_count:
             frames = list(islice(self._unsent, self._reset_count))
@@ -174,7 +175,7 @@ class StreamWriter:
         return Parcel(ops=ops, size_bytes=size_bytes, epoch=self._epoch)
 
     def unanswered(self, parcel: Parcel) -> None:
-        """The call failed; it may have been executed."""
+        """The call failed, but it may have been executed."""
         if parcel.epoch == self._epoch:
             self._in_doubt = True
 

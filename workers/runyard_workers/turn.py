@@ -1,4 +1,4 @@
-"""One model call: its events become frames as they come, its end a turn ready to be stored."""
+"""One model call: its events become frames as they come, and its end a turn that can be stored."""
 
 import asyncio
 import contextlib
@@ -25,19 +25,20 @@ from runyard_workers.providers.model import (
 from runyard_workers.shown import Shown
 
 SLACK = 1 / 16
-"""Moving a timer costs more than all else that is done for an event: it is moved this part of its time at once."""
+"""Moving a timer costs more than everything else that is done for an event, so it is moved by this part of its time at
+once."""
 
 DEAD_AFTER_S = 60.0
-"""A provider that works sends something all the time, pings at least; its connection is dead after this silence."""
+"""A provider that works sends something all the time, at least pings: after this silence its connection is dead."""
 
 CHARS_A_TOKEN = 4
-"""A rough rule for English, for what a call has produced since its provider counted last."""
+"""A rough rule for English, for what a call has produced since its provider last counted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamedTurn:
-    """`first_frame` is the number that the call's first frame got, or would have got. `first_at`: when the model said
-    its first word or thought, by the monotonic clock; None: it said none.
+    """`first_frame` is the number that the call's first frame got, or would have got. `first_at`: when the model
+    produced its first text or thought, by the monotonic clock; None: it produced none.
     """
 
     turn: Turn
@@ -49,14 +50,14 @@ class StreamedTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spent:
-    """What a call that did not end has cost: as its provider counted it, and estimated from there."""
+    """What an unfinished call has cost: as far as its provider counted, and estimated from there."""
 
     model: str
     usage: Usage
 
 
 class ModelCall:
-    """`on_long`: see `Shown`. `shown` is what is left of a call that fails or is stopped."""
+    """`on_long`: see `Shown`. `shown` is what remains of a call that fails or is stopped."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class ModelCall:
 
     @property
     def first_after_s(self) -> float | None:
-        """When the model said its first word or thought, after the call began; None: it said none yet."""
+        """How long after the call began the model produced its first text or thought; None: it has produced none."""
         return None if self._first_at is None else self._first_at - self._began
 
     @property
@@ -101,8 +102,8 @@ class ModelCall:
         """Call the model and stream what it says.
 
         Raises:
-            ProviderError, ModelNotConfigured: see `Provider.stream`; also when no byte came for `DEAD_AFTER_S`.
-            RunTimeout: nothing showed for `silence_s`, or up to 1/16 longer, that the model works; a connection that is
+            ProviderError, ModelNotConfigured: see `Provider.stream`; also if no byte came for `DEAD_AFTER_S`.
+            RunTimeout: for `silence_s`, or up to 1/16 longer, nothing showed that the model works. A connection that is
                 merely kept open does not count.
         """
         now = asyncio.get_running_loop().time

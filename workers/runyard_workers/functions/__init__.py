@@ -1,1 +1,1 @@
-"""Functions: runs whose every turn is known beforehand, so that the loop which runs agents runs them too."""
+"""Functions: runs whose turns are all known beforehand, so that the loop which runs agents can run them too."""

@@ -1,4 +1,4 @@
-"""A function as the tool that its run calls: whatever becomes of it is an `Outcome`."""
+"""A function as the tool that its run calls: whatever becomes of the call is an `Outcome`."""
 
 import functools
 import math
@@ -21,7 +21,7 @@ from runyard_workers.threads import ToolThreads
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FunctionCall(Tool[..., Any]):
-    """Takes its input as it is: whether it fits the function is part of what comes of it."""
+    """Accepts any input: whether it fits the function is decided as part of the call."""
 
     def arguments(self, input: Any) -> dict[str, Any]:  # noqa: A002 - as `Tool.arguments`
         return {"input": input}

@@ -1,6 +1,6 @@
-"""What came of a function's call, in the form in which its ledger and its transcript keep it.
+"""What came of a function's call, in the form in which the ledger and the transcript keep it.
 
-So whoever goes on with the run, on this worker or on another one, tells the same.
+So whichever worker goes on with the run reports the same.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from runyard.errors import FunctionFailed, RunCrashed, RunyardError
 from runyard_workers.results import ToolResult
 
 OUTPUT_LIMIT_BYTES = 1_048_576
-"""Of the value as JSON. It is never cut, as a tool's result for a model is: half a value is none."""
+"""Of the value as JSON. Unlike a tool's result for a model it is never cut, since half a value is useless."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,8 +36,8 @@ class Outcome:
 
     @classmethod
     def of(cls, result: Block) -> Self:
-        """From the `tool_result` that a row holds. One that the loop itself made of a call that another worker had
-        begun, or that was cancelled, is an error too.
+        """From the `tool_result` in a row. A result that the loop itself made, for a call that another worker had begun
+        or that was cancelled, is an error too.
         """
         content = result.get("content", "")
         try:
@@ -48,7 +48,7 @@ class Outcome:
 
 
 def told(error: RunyardError | Refused) -> dict[str, Any]:
-    """An error as a function's caller is told of it: what `FunctionEnded` is made from."""
+    """An error as the function's caller is told of it: what `FunctionEnded` is made from."""
     return {
         "code": error.code,
         "message": error.message,

@@ -1,4 +1,4 @@
-"""A function's frames: what it writes is the answer's text, and its one call is not told as a tool's."""
+"""A function's frames: what it writes is the answer's text, and its one call is not reported as a tool's."""
 
 import threading
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from runyard_workers.shown import Shown
 from runyard_workers.stream_writer import StreamWriter
 
 TEXT_LIMIT_BYTES = 1_048_576
-"""Of all that a function writes: it is stored with the result."""
+"""Of everything that a function writes: it is stored with the result."""
 
 
 class FunctionOutput(Output):
-    """`answer`: what the function has written, as far as it is in the stream; None: nothing of it is."""
+    """`answer`: what the function has written, as far as it is in the stream; None: nothing."""
 
     answer: "AnswerSink | None" = None
 
@@ -31,7 +31,7 @@ class FunctionOutput(Output):
         return self.answer
 
     def say(self, text: str) -> None:
-        """What the function wrote before a worker took its run over."""
+        """Write what the function had written before a worker took its run over."""
         self.writer.write(text_payload(text))
 
     async def align(self, rows: Sequence[Message]) -> None:

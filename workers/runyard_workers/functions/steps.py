@@ -1,6 +1,6 @@
 """The turns of a function's run: one that asks for its call, and one with what it wrote.
 
-Its transcript: the arguments as JSON text, the call, its `Outcome`, the text if there is any.
+Its transcript: the arguments as JSON text, the call, its `Outcome`, and the text if there is any.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from runyard_workers.steps import Step
 
 
 class FunctionSteps:
-    """Stands where a model does. `tool`: what its first turn asks for. Its turns cost nothing and are no steps."""
+    """Stands in for a model. `tool`: what its first turn asks for. Its turns cost nothing and are no steps."""
 
     def __init__(
         self, services: Services, claim: Claim, function: Function[..., object], output: FunctionOutput
@@ -36,13 +36,13 @@ class FunctionSteps:
         self._output = output
 
     def stop(self) -> None:
-        """No turn of it is ever under way; a call that is learns it from its context."""
+        """None of its turns is ever under way; a call that is learns of the cancel from its context."""
 
     async def call(self, rows: Sequence[Message]) -> Step:
-        """The turn behind these rows.
+        """The turn that follows these rows.
 
         Raises:
-            FunctionEnded: the call gave no value.
+            FunctionEnded: the call ended without a value.
         """
         if (outcome := _outcome(rows)) is None:
             return Step(turn=self._asking(rows))
@@ -52,7 +52,7 @@ class FunctionSteps:
         return Step(turn=await self._output.flushed(turn, rows), beside={"output": outcome.output})
 
     def unsaid(self, rows: Sequence[Message]) -> AssistantTurn | None:
-        """What a function had written by the time that it was cancelled."""
+        """What a function had written by the time it was cancelled."""
         outcome = _outcome(rows)
         if outcome is None:
             return None
@@ -73,7 +73,9 @@ class FunctionSteps:
         return _turn(rows, [block], FinishReason.TOOL_USE, first_frame=last + 1, last_frame=last)
 
     def _saying(self, rows: Sequence[Message], text: str, stop_reason: FinishReason) -> AssistantTurn:
-        """With the text in the stream: a worker that took the run over has withdrawn it there."""
+        """A turn with this text, which must be in the stream: a worker that took the run over has
+        withdrawn it there.
+        """
         writer = self._output.writer
         first_frame = writer.last + 1
         if self._output.answer is not None:

@@ -1,5 +1,5 @@
-"""The Messages API of Anthropic: its SDK makes the requests and types their errors, over aiohttp; the bytes of a stream
-are ours to read. Both cost half the CPU of what they replace: httpx2's own transport and the SDK's streaming helper.
+"""Anthropic's Messages API. Its SDK makes the requests and types their errors, over aiohttp; the bytes of a stream are
+read here. Both cost half the CPU of what they replace: httpx2's own transport, and the SDK's streaming helper.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ class AnthropicProvider:
         self._opening = asyncio.Lock()
 
     async def warm(self) -> "AsyncAnthropic":
-        """Open the client. Importing the SDK takes seconds: a thread does it, so that the loop goes on."""
+        """Open the client. Importing the SDK takes seconds, so a thread does it while the loop goes on."""
         async with self._opening:
             if self._client is None:
                 self._client = await asyncio.to_thread(_open, self._api_key, self._base_url)
             return self._client
 
     async def aclose(self) -> None:
-        """Open streams fail."""
+        """Close the client; open streams fail."""
         async with self._opening:
             if self._client is not None:
                 await self._client.close()

@@ -1,4 +1,4 @@
-"""One content block while its stream lasts."""
+"""One content block while it is being streamed."""
 
 from typing import Any
 
@@ -16,9 +16,9 @@ _log = structlog.get_logger()
 
 
 class StreamedBlock:
-    """Holds every field that the block's start gave, of unknown kinds of block too, and what the deltas add.
+    """Holds every field of the block's start, even for unknown kinds of blocks, and what the deltas add.
 
-    Text is cleaned piece by piece, so that what is stored is what was shown.
+    Text is cleaned piece by piece, so that what is stored equals what was shown.
     """
 
     def __init__(self, start: dict[str, Any]) -> None:
@@ -42,7 +42,7 @@ class StreamedBlock:
 
     @property
     def is_tool_use(self) -> bool:
-        """A call of one of our tools; calls of server tools are blocks of other kinds."""
+        """Whether it calls one of our tools; calls of server tools are blocks of other kinds."""
         return self.kind == "tool_use"
 
     @property
@@ -51,7 +51,7 @@ class StreamedBlock:
         return not self.content.get("input") and not "".join(self._input_json).strip()
 
     def add(self, delta: dict[str, Any]) -> str:
-        """The text that can be shown now, clean."""
+        """Returns the text that can be shown now, clean."""
         if self._finished:
             raise malformed("a delta of a block that had ended")
         match delta.get("type"):
@@ -71,7 +71,7 @@ class StreamedBlock:
         return ""
 
     def finish(self) -> str:
-        """`content` is whole from here on. The text that was held back, clean."""
+        """From here on `content` is whole. Returns the text that was held back, clean."""
         if self._finished:
             return ""
         self._finished = True

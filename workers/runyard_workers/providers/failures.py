@@ -1,4 +1,4 @@
-"""What the Messages API says when it fails -> the error that is stored on the run.
+"""The errors of the Messages API, as the errors that are stored on a run.
 
 https://docs.claude.com/en/api/errors
 """
@@ -11,7 +11,7 @@ from runyard.text import clean_text, truncate_bytes
 _SAID_MAX_BYTES = 1000
 
 _PASSING_TYPES = frozenset({"rate_limit_error", "timeout_error", "api_error", "overloaded_error"})
-"""Types of error that another attempt may not meet. An error event inside a 200 is told by its type alone."""
+"""Types of errors that another attempt may not meet. An error event inside a 200 is known by its type alone."""
 
 _PASSING_STATUSES = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS})
 
@@ -25,10 +25,10 @@ def api_failure(
     is_passing: bool | None = None,
     retry_after_s: float | None = None,
 ) -> ProviderError:
-    """`status` 200: an error event in a stream that had begun. `said` must hold no secret.
+    """The error for a failed call. `said` must hold no secret.
 
-    `is_passing` None: the provider does not say itself whether another attempt may help. Fields: `status`, `type` and,
-    where it asks for a wait, `retry_after_s`.
+    `status` 200: an error event in a stream that had begun. `is_passing` None: the provider does not say whether
+    another attempt may help. Fields: `status`, `type` and, if it asks for a wait, `retry_after_s`.
     """
     if is_passing is not None:
         passing = is_passing
@@ -77,7 +77,7 @@ def cut_stream() -> ProviderUnavailable:
 
 
 def no_stream(media_type: str) -> ProviderError:
-    """An answer of 200 that is a page or a whole message: what answered is not the Messages API, or cannot stream."""
+    """A 200 that is a page or a whole message: what answered is not the Messages API, or cannot stream."""
     return ProviderError(
         f"the provider's answer is {media_type}, no stream of events: check ANTHROPIC_BASE_URL",
         status=HTTPStatus.OK.value,
@@ -86,14 +86,14 @@ def no_stream(media_type: str) -> ProviderError:
 
 
 def dead_connection(silence_s: float) -> ProviderUnavailable:
-    """Nothing at all came for that long, not even a sign of life."""
+    """Nothing came for that long, not even a sign of life."""
     return ProviderUnavailable(
         f"the provider's connection was dead: nothing came for {silence_s:g} s", status=None, type="dead_connection"
     )
 
 
 def malformed(what: str) -> ProviderUnavailable:
-    """`what` names the part that is wrong, never its content."""
+    """`what` names the wrong part, never its content."""
     return ProviderUnavailable(
         f"the provider's stream is malformed: {what}", status=HTTPStatus.OK.value, type="malformed_stream"
     )

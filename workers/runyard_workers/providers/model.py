@@ -1,4 +1,4 @@
-"""What the loop and every model provider say to each other."""
+"""What the loop and every model provider exchange."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, Protocol, Self
 from runyard.errors import ModelNotConfigured
 
 LOOP_KEYS = frozenset({"model", "messages", "system", "tools", "max_tokens", "stream"})
-"""Keys of a request that the loop decides; an agent's `provider_options` may not hold them."""
+"""Keys of a request that the loop decides; an agent's `provider_options` must not hold them."""
 
 DEMO_MODEL = "demo"
-"""The model's name in the demo model's turns; it has no price."""
+"""The model name in the demo model's turns; it has no price."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,9 +39,9 @@ class ModelRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """Tokens as the Messages API counts them: `input_tokens` does not include those written to or read from a cache.
+    """Tokens as the Messages API counts them: `input_tokens` excludes those written to or read from a cache.
 
-    `output_tokens_estimated` are the part of `output_tokens` that no provider counted: of calls that were broken off.
+    `output_tokens_estimated` is the part of `output_tokens` that no provider counted, from calls that were broken off.
     """
 
     input_tokens: int = 0
@@ -60,8 +60,8 @@ class Usage:
         )
 
     def to_dict(self) -> dict[str, int]:
-        """The shape of results, rows and the API: `{"input_tokens": 27, "output_tokens": 47, ...}`, all four keys; and
-        `output_tokens_estimated`, where it is not 0.
+        """The shape of results, rows and the API: `{"input_tokens": 27, "output_tokens": 47, ...}`, all four keys, and
+        `output_tokens_estimated` if it is not 0.
         """
         counted = {
             "input_tokens": self.input_tokens,
@@ -100,15 +100,14 @@ class ThinkingDelta(NamedTuple):
 class Activity(NamedTuple):
     """Something came that shows no text.
 
-    `ping` is true for what shows a living connection only (a ping, a comment, a part of an event), false for what shows
-    a working model.
+    `ping`: it only shows a living connection (a ping, a comment, a part of an event) and not a working model.
     """
 
     ping: bool
 
 
 class UsageSoFar(NamedTuple):
-    """What the call has cost up to here: of a stream that is broken off or fails, the last of these is what is paid.
+    """What the call has cost up to here. If the stream fails or is broken off, the last of these is what is paid.
 
     The turn's own usage includes it.
     """
@@ -142,7 +141,7 @@ class Models(Protocol):
     """`registry.Providers`, as far as a step needs it."""
 
     def resolve(self, model: str | None) -> "tuple[Provider, str]":
-        """The provider and its own name of the model; None: of an agent that names none.
+        """The provider, and its own name of the model; None: an agent that names none.
 
         Raises:
             ModelNotConfigured: there is none.
@@ -151,16 +150,16 @@ class Models(Protocol):
 
 
 class Provider(Protocol):
-    """`name`: as traces call it, one of OpenTelemetry's `gen_ai.provider.name` where that has it."""
+    """`name`: as traces call it, one of OpenTelemetry's `gen_ai.provider.name` if there is one."""
 
     @property
     def name(self) -> str: ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Call the model: deltas as they come, then exactly one `Turn`.
+        """Call the model: yields deltas as they come, then exactly one `Turn`.
 
-        Read it inside `contextlib.aclosing`: then a cancelled or broken-off reader closes the provider's connection at
-        once. It never ends without a turn, and it watches no silence: the reader does.
+        Read it inside `contextlib.aclosing`, so that a reader that is cancelled or stops closes the provider's
+        connection at once. It never ends without a turn. It does not watch for silence: the reader does.
 
         Raises:
             ProviderError: the provider refused, failed or cut its stream.

@@ -1,4 +1,4 @@
-"""Reads the JSON of a stream's events; what cannot be read is a failure of the provider."""
+"""Reads the JSON of a stream's events; JSON that cannot be read is a failure of the provider."""
 
 import json
 from typing import Any, TypeVar
@@ -24,7 +24,8 @@ _KNOWN_NAMES = frozenset(
 
 
 def read_payload(event: ServerSentEvent) -> dict[str, Any]:
-    """`{}` for an event that is not of the Messages API (clients must ignore those): `data: [DONE]`, for one.
+    """The event's object; `{}` for an event that is not of the Messages API (clients must ignore those), like `data:
+    [DONE]`.
 
     Raises:
         ProviderError: an event of the Messages API is not a JSON object.
@@ -41,8 +42,8 @@ def read_payload(event: ServerSentEvent) -> dict[str, Any]:
 
 
 def read_exactly(event: ServerSentEvent) -> Any:
-    """With Python's reader. It is slower than orjson, but takes half of a surrogate pair (the other half comes with the
-    next delta) and NaN, and keeps integers beyond 64 bits, which orjson turns into floats.
+    """Read an event with Python's own reader. It is slower than orjson, but accepts half of a surrogate pair (the other
+    half comes with the next delta) and NaN, and keeps integers beyond 64 bits, which orjson turns into floats.
 
     Returns None for what is not JSON.
     """

@@ -13,12 +13,12 @@ _ALIVE = Activity(ping=True)
 async def read_turn(
     chunks: AsyncIterable[bytes], *, model: str, taken: Iterable[str] = ()
 ) -> AsyncGenerator[ModelEvent, None]:
-    """The events of a stream, whatever the boundaries of its chunks. Nothing is read beyond its last event, the turn.
+    """The events of a stream, however its chunks are cut. Nothing is read beyond its last event, the turn.
 
-    `model` is the name asked for; the turn has the one that answered. `taken`: see `TurnAccumulator`.
+    `model` is the name that was asked for; the turn has the one that answered. `taken`: see `TurnAccumulator`.
 
     Raises:
-        ProviderError: the stream holds an error, is malformed or ends early.
+        ProviderError: the stream holds an error, is malformed, or ends early.
     """
     splitter = EventSplitter()
     turn = TurnAccumulator(model=model, taken=taken)

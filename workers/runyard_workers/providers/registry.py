@@ -17,7 +17,7 @@ from runyard_workers.providers.model import DEMO_MODEL, Provider
 _PREFIXES = ("anthropic:", "demo:")
 
 _UNUSABLE_IN_A_HEADER = re.compile(r"[^!-~]")
-"""Anything but printable ASCII without the space: a key read from a file often brings its line break along."""
+"""Anything except printable ASCII without the space. (A key read from a file often comes with a line break.)"""
 
 _UNUSABLE_IN_A_URL = re.compile(r"[\x00-\x20\x7f]")
 
@@ -27,8 +27,8 @@ _log = structlog.get_logger()
 class Providers:
     """The providers of one worker process; it owns them and closes them.
 
-    `environ` holds the SDKs' own settings (`ANTHROPIC_API_KEY`, `ANTHROPIC_BASE_URL`). A missing or unusable one stops
-    no worker: it fails the runs that need it.
+    `environ` holds the SDKs' own settings (`ANTHROPIC_API_KEY`, `ANTHROPIC_BASE_URL`). A missing or unusable one does
+    not stop the worker: it fails the runs that need it.
     """
 
     def __init__(self, *, environ: Mapping[str, str], dev: bool = False) -> None:
@@ -43,7 +43,7 @@ class Providers:
             _log.warning("demo_model_stands_in", reason="ANTHROPIC_API_KEY is not set")
 
     async def warm(self) -> None:
-        """Import what takes seconds to import, before the first run needs it. The loop is not held up."""
+        """Import what takes seconds to import before the first run needs it, without holding up the loop."""
         if self._anthropic is not None:
             await self._anthropic.warm()
             await asyncio.to_thread(prices.load)
@@ -54,7 +54,7 @@ class Providers:
             await self._anthropic.aclose()
 
     def resolve(self, model: str | None) -> tuple[Provider, str]:
-        """The provider and its own name of the model.
+        """The provider, and its own name of the model.
 
         Raises:
             ModelNotConfigured: the message names the setting that is missing or unusable, never its value.
@@ -92,7 +92,7 @@ def _fault(key: str, url: str | None) -> str | None:
 
 
 def _is_base_url(url: str) -> bool:
-    """Whether a client can be made of it: one that cannot would keep the worker from starting."""
+    """Whether a client can be made with it: trying with an unusable URL would keep the worker from starting."""
     if _UNUSABLE_IN_A_URL.search(url) is not None:
         return False
     try:

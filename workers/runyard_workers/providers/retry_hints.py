@@ -1,4 +1,4 @@
-"""What the headers of a refusal say about asking again."""
+"""What the headers of a refusal say about trying again."""
 
 import email.utils
 import math
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait before the next attempt; None where nothing readable is said.
+    """Seconds to wait before the next attempt; None: nothing readable is said.
 
     `retry-after-ms` is the more precise form that Anthropic's and OpenAI's SDKs know; `retry-after` has seconds or an
     HTTP date (https://www.rfc-editor.org/rfc/rfc9110#field.retry-after).
@@ -20,7 +20,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def says_whether_to_retry(headers: Mapping[str, str]) -> bool | None:
-    """Anthropic's own word, which goes before what the status says; None where it says nothing."""
+    """Anthropic's own word, which counts more than the status; None: it says nothing."""
     return {"true": True, "false": False}.get(headers.get("x-should-retry", ""))
 
 
