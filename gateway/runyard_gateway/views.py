@@ -5,12 +5,10 @@ from typing import Any
 
 from runyard.clock import to_iso
 from runyard.db.records import Call, Input, Invocation, Message, Run
+from runyard.outcomes import NO_USAGE
 from runyard.runs import SETTLED, RunStatus
 from runyard_gateway import shapes
 from runyard_gateway.standings import Standing
-
-# What is there from the beginning; beside them `output_tokens_estimated`, once a call was broken off.
-USAGE_KEYS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
 def run_view(
@@ -40,7 +38,7 @@ def run_view(
         "messageCount": run.last_seq,
         "pendingCalls": [],
         "parentRunId": None,
-        "usage": _usage(run.usage),
+        "usage": NO_USAGE | run.usage,
         "cost": _cost(run.cost),
         "createdAt": to_iso(run.created_at),
         "lastActivityAt": to_iso(run.last_activity_at),
@@ -80,7 +78,7 @@ def result_view(invocation: Invocation, run: Run) -> dict[str, Any]:
                 status=invocation.status,
             ),
             "steps": invocation.steps,
-            "usage": _usage(invocation.usage),
+            "usage": NO_USAGE | invocation.usage,
             "cost": invocation.cost,
         }
     assert invocation.result is not None, "a settled invocation has its result"
@@ -149,7 +147,3 @@ def _text(content: str | list[dict[str, Any]]) -> str:
 
 def _cost(cost: dict[str, Any]) -> shapes.Cost:
     return {"amount": cost["amount"], "currency": cost["currency"], "unpriced": cost["unpriced"]}
-
-
-def _usage(usage: dict[str, int]) -> dict[str, int]:
-    return dict.fromkeys(USAGE_KEYS, 0) | usage

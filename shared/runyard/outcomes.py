@@ -8,6 +8,14 @@ from typing import Any
 from runyard.errors import error_body
 from runyard.frames import FrameEvent, Payload, event_payload
 
+NO_USAGE = {
+    "input_tokens": 0,
+    "output_tokens": 0,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+}
+"""What is there from the beginning; beside them `output_tokens_estimated`, once a call was broken off."""
+
 CLOSING_FRAMES = 2
 """What a close adds when it has nothing to withdraw: the last `message` frame and the terminal frame."""
 

@@ -10,6 +10,8 @@ from tests.integration.fixtures import on_sqlite
 from tests.integration.stack import Stack
 from tests.standin import By, Ending, calls, fail, hold, says
 
+from runyard.outcomes import NO_USAGE
+
 pytestmark = pytest.mark.anyio
 
 
@@ -130,6 +132,7 @@ async def test_a_queued_run_never_starts(stack: Stack) -> None:
     assert (answer["status"], answer["cancelled"], answer["steps"]) == ("cancelled", True, 0)
     assert [(item["id"], item["text"]) for item in answer["dropped"]] == [(response.json()["inputId"], "second")]
     assert [event.type for event in events][-2:] == ["message", "result"]
+    assert answer["usage"] == json.loads(events[-1].data)["usage"] == NO_USAGE
     assert await replay(api, reading.stream_id) == [event for event in events if event.id]
     assert [row["content"] for row in await api.messages(run_id)] == ["first"]
     run = await run_of(api, run_id)
