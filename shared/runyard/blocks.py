@@ -15,7 +15,7 @@ TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
 def tool_result(call_id: str, content: Content, *, is_error: bool) -> Block:
-    """A result block; `content` and `is_error` are left out where they say nothing."""
+    """A result block; `content` and `is_error` are left out if they say nothing."""
     block: Block = {"type": "tool_result", "tool_use_id": call_id}
     if content:
         block["content"] = content
@@ -25,7 +25,7 @@ def tool_result(call_id: str, content: Content, *, is_error: bool) -> Block:
 
 
 def tool_uses(content: Content) -> list[Block]:
-    """The blocks that ask for a tool of ours, in order; server tools are the provider's own."""
+    """The blocks that call one of our tools, in order. Server tools are the provider's own and do not count."""
     return [] if isinstance(content, str) else [block for block in content if block.get("type") == "tool_use"]
 
 

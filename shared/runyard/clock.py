@@ -1,11 +1,11 @@
-"""Wall-clock time as every row holds it: BIGINT epoch milliseconds; UTC ISO 8601 on the wire."""
+"""Wall-clock time as every row stores it, BIGINT epoch milliseconds, and as UTC ISO 8601 on the wire."""
 
 import time
 from datetime import UTC, datetime
 
 
 def now_ms() -> int:
-    """Epoch milliseconds. Never compared between machines: liveness uses each watcher's monotonic clock."""
+    """Epoch milliseconds. Times of two machines are never compared: liveness uses each watcher's monotonic clock."""
     return time.time_ns() // 1_000_000
 
 

@@ -1,8 +1,8 @@
 """Frames: the units of output of one invocation, in the order of their sequence numbers.
 
-A frame is stored as a Redis stream entry `<seq>-0` with the fields `e` (event; absent for answer text) and `d` (data,
-UTF-8: answer text and thinking as they are, everything else JSON). Sequence numbers begin at 1, the terminal frame is
-counted too.
+A frame is stored as a Redis stream entry `<seq>-0` with the fields `e` (event; absent for answer text) and `d` (data in
+UTF-8: answer text and thinking as they are, everything else as JSON). Sequence numbers begin at 1 and include the
+terminal frame.
 """
 
 from enum import StrEnum
@@ -12,7 +12,7 @@ import orjson
 
 
 class FrameEvent(StrEnum):
-    """The events that the system itself writes; an author's `ctx.stream.event` may use any other name."""
+    """The events that the system itself writes. An author's `ctx.stream.event` may use any other name."""
 
     TEXT = "text"  # answer text as a JSON string, where it cannot go as it is: see `text_payload`
     THINKING = "thinking"
@@ -35,15 +35,15 @@ RESERVED_EVENTS = frozenset(FrameEvent)
 TERMINAL_EVENTS = frozenset({FrameEvent.RESULT, FrameEvent.ERROR})
 
 FRAME_OVERHEAD_BYTES = 96
-"""Added to each frame's size, so that a flood of tiny frames is bounded as well as a few large ones."""
+"""Added to the size of each frame, so that a flood of tiny frames is bounded like a few large ones."""
 
 
 ROW_ANNOUNCED = '{"seq":'
-"""What the data of a `message` frame begins with: see docs/adr/0006-message-for-event-source.md."""
+"""How the data of a `message` frame begins: see docs/adr/0006-message-for-event-source.md."""
 
 
 class Payload(NamedTuple):
-    """A frame before it has its number: what a writer hands to the flusher."""
+    """A frame before it has its number, as a writer hands it to the flusher."""
 
     event: str | None
     data: bytes
@@ -60,14 +60,14 @@ class Frame(NamedTuple):
 
 
 def cost_bytes(event: str | None, data: bytes) -> int:
-    """What a frame counts against its stream's byte budget."""
+    """How much a frame counts against the byte budget of its stream."""
     return len(data) + len(event or "") + FRAME_OVERHEAD_BYTES
 
 
 def text_payload(text: str) -> Payload:
     """Answer text; `text` must be clean (`runyard.text`) and not empty.
 
-    It has an event of its own where SSE would end a line in it, and where a browser's EventSource, which calls events
+    It gets an event of its own if SSE would end a line inside it, or if a browser's EventSource, which calls events
     without a name "message", would take it for the announcement of a row.
     """
     if "\r" in text or text.startswith(ROW_ANNOUNCED):
@@ -76,17 +76,17 @@ def text_payload(text: str) -> Payload:
 
 
 def thinking_payload(text: str) -> Payload:
-    """Reasoning text. A CR, at which SSE would end the line, becomes LF: the stored block keeps it."""
+    """Reasoning text. A CR, at which SSE would end the line, becomes LF; the stored block keeps the CR."""
     return Payload(FrameEvent.THINKING, text.replace("\r\n", "\n").replace("\r", "\n").encode())
 
 
 def event_payload(event: str, data: Any) -> Payload:
-    """A typed frame; `data` must be JSON values only, clean (`runyard.text`)."""
+    """A typed frame; `data` must consist of clean JSON values (`runyard.text`)."""
     return Payload(event, orjson.dumps(data))
 
 
 def answer_text(event: str | None, data: bytes) -> str | None:
-    """The answer text that a frame carries, None when it is not answer text."""
+    """The answer text in a frame; None: it is another kind of frame."""
     if event is None:
         return data.decode()
     if event == FrameEvent.TEXT:

@@ -1,4 +1,4 @@
-"""Transcripts that a caller brings along: checked as strictly as a model's API would, before any row is stored."""
+"""Transcripts that callers bring along, checked as strictly as a model's API would before any row is stored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class HistoryMessage:
 
 
 def check_user_blocks(blocks: Sequence[Block], where: str) -> None:
-    """What a person may send: text, images, documents.
+    """Check what a person may send: text, images, documents.
 
     Raises:
         InvalidArgs: names the block, `where[0].type`.
@@ -29,10 +29,10 @@ def check_user_blocks(blocks: Sequence[Block], where: str) -> None:
 
 
 def check_history(messages: Sequence[HistoryMessage], *, behind: Sequence[HistoryMessage] = ()) -> None:
-    """Messages that could follow those that are `behind` them, in their order.
+    """Check that these messages can follow those that are `behind` them.
 
-    The user begins. Every call is answered in the very next user message, results belong to calls that were asked for,
-    ids are unique, and no call is left open at the end.
+    The user begins. Every call is answered in the very next user message, results belong to calls that were made, ids
+    are unique, and no call is left open at the end.
 
     Raises:
         InvalidArgs: names the message and the block, `messages[2].content[0].tool_use_id`.

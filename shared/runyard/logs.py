@@ -21,16 +21,16 @@ _process: dict[str, str] = {}
 
 
 def identify(**names: str) -> None:
-    """What every JSON line of this process says from now on, unless it says so itself."""
+    """Fields of every JSON line of this process from now on, unless a line sets them itself."""
     _process.update(names)
 
 
 def configure(role: str, level: str, *, json: bool) -> None:
-    """Set the process's logging up; called once, by the command or an entry point. A second call replaces the first.
+    """Set up the process's logging; called by the command or an entry point. A second call replaces the first.
 
-    `role` ("gateway", "worker") stands in every JSON line; console lines leave it out, since `runyard dev` begins each
-    line with it. `level` is one of "debug", "info", "warning", "error"; "debug" is for `OURS` alone. `json`: one object
-    a line, for machines; otherwise columns and plain tracebacks, for a person.
+    `role` ("gateway", "worker") is in every JSON line; console lines leave it out, since `runyard dev` begins each line
+    with it. `level` is one of "debug", "info", "warning", "error"; "debug" applies to `OURS` only. `json`: one object a
+    line, for machines; otherwise columns and plain tracebacks, for people.
     """
     _process.clear()
     common: list[Processor] = [

@@ -1,10 +1,10 @@
-"""Every metric, once: its name, its labels and what it means; and the port that a process shows them on.
+"""Every metric, once: its name, its labels and its meaning; and the port on which a process shows them.
 
-Labels are bounded by what is deployed: agents, queues, models, codes. Never users, tenants or ids of anything.
-`docs/metrics.md` has the same table, which a test holds equal.
+Labels are bounded by what is deployed: agents, queues, models, codes. They never hold users, tenants or ids.
+`docs/metrics.md` has the same table; a test keeps the two equal.
 
-A process counts whether or not anybody reads: `serve` only opens the port. Gauges of parts that a process has are read
-when they are asked for (`set_function`).
+A process counts whether or not anybody reads: `serve` only opens the port. Gauges of a process's parts are read when
+they are asked for (`set_function`).
 """
 
 import errno
@@ -18,7 +18,7 @@ PROCESS = ProcessCollector(registry=REGISTRY)
 """`process_*`: processor time, memory, open files; on Linux only."""
 
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
-"""Of models and tools: from what a person does not notice to what they gave up on."""
+"""Buckets for models and tools: from what a person does not notice to what they would give up on."""
 
 # Gateways -------------------------------------------------------------------------------------------------------------
 
@@ -135,10 +135,10 @@ DEPTH = {
 
 
 def serve(host: str, port: int | None) -> None:
-    """Show them at `/metrics`, from a thread of its own; None: nowhere.
+    """Show the metrics at `/metrics`, from a thread of its own; `port` None: nowhere.
 
     Raises:
-        StartError: the port is taken, or the address is not this machine's.
+        StartError: the port is taken, or the address does not belong to this machine.
     """
     if port is None:
         return

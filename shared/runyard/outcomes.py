@@ -32,7 +32,7 @@ def terminal_payload(*, result: dict[str, Any], error: dict[str, Any] | None, re
 
 
 def failure_body(*, result: dict[str, Any], error: dict[str, Any], request_id: str) -> dict[str, Any]:
-    """The error, and of the result what a caller needs who has nothing but this frame."""
+    """The error, with the fields of the result that a caller needs who has nothing but this frame."""
     names = ("runId", "invocationId", "streamId", "status", "steps", "usage", "cost", "errors", "unanswered")
     fields = error.get("fields", {}) | {name: result[name] for name in names if name in result}
     return error_body(

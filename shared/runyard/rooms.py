@@ -1,4 +1,4 @@
-"""Rooms: what is said in one is heard by all who are there, and by nobody who comes later."""
+"""Rooms: a message reaches everybody who is in the room now, and nobody who comes later."""
 
 import re
 from collections.abc import Iterable
@@ -8,21 +8,21 @@ ROOM_RULE = "1 to 200 printable ASCII characters without spaces and slashes"
 ANY = "*"
 DATA_MAX_BYTES = 65_536
 MISSED = "missed"
-"""The event by which a gateway tells a reader how much they were too slow for."""
+"""The event with which a gateway tells a reader how many messages it was too slow for."""
 
 
 def covers(grants: Iterable[str], room: str) -> bool:
-    """Whether one of them names the room, or how its name begins: `project:*`."""
+    """Whether one of the grants names the room, or how its name begins: `project:*`."""
     return any(room.startswith(grant[:-1]) if grant.endswith(ANY) else room == grant for grant in grants)
 
 
 def room_channel(prefix: str, tenant_id: str, room: str) -> str:
-    """Where each message is published, as JSON: `[event, data]`. Neither name can hold a NUL: no two pairs make one
-    channel.
+    """The channel on which each message is published, as JSON: `[event, data]`. Neither name can contain a NUL, so no
+    two pairs share a channel.
     """
     return f"{prefix}:room:{tenant_id}\0{room}"
 
 
 def members_key(prefix: str, tenant_id: str, room: str) -> str:
-    """Sorted set: `<user> NUL <gateway>` by the time until which they count, in Redis' milliseconds. It has a TTL."""
+    """A sorted set: `<user> NUL <gateway>` by the time until which they count, in Redis' milliseconds. It has a TTL."""
     return f"{prefix}:members:{tenant_id}\0{room}"

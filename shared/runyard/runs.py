@@ -1,7 +1,7 @@
-"""A run's life: its states and the one table of transitions between them.
+"""A run's life: its states, and the one table of transitions between them.
 
-The table is drawn in `docs/run-states.md`. Every transition is applied in a transaction that holds the run lock
-(`runyard.db.locks`): the row is locked and re-read before the table is asked.
+`docs/run-states.md` draws the table. Every transition happens in a transaction that holds the run lock
+(`runyard.db.locks`): the row is locked and read again before the table is consulted.
 """
 
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ TRANSITIONS: Mapping[tuple[RunStatus, RunEvent], RunStatus] = MappingProxyType(
 
 
 class IllegalTransitionError(RuntimeError):
-    """A run was asked to do what its status does not allow: a fault in our code, never a caller's."""
+    """A run was asked to do something that its status does not allow: a fault in our code, never a caller's."""
 
     def __init__(self, status: RunStatus, event: RunEvent) -> None:
         super().__init__(f"a run that is {status} cannot {event}")
@@ -85,7 +85,7 @@ def after(status: RunStatus, event: RunEvent) -> RunStatus:
 
 
 class CallState(StrEnum):
-    """A tool call in the ledger. Each state is committed before the next thing happens."""
+    """The state of a tool call in the ledger. Each state is committed before the next thing happens."""
 
     PLANNED = "planned"  # the model asked for it
     STARTED = "started"  # its handler may have acted
@@ -93,7 +93,7 @@ class CallState(StrEnum):
 
 
 class FinishReason(StrEnum):
-    """Why an invocation ended, beside its status. The Messages API's stop reasons, and our own below the line.
+    """Why an invocation ended, besides its status: the Messages API's stop reasons first, then our own.
 
     https://docs.claude.com/en/api/handling-stop-reasons
     """

@@ -1,8 +1,4 @@
-"""Keys that programs call with: `ry_` and 64 hex digits, so that scanners find one that leaked.
-
-A key is known by its SHA-256 alone. It holds 256 random bits, so nobody finds one by trying, and there is nothing that
-a slow hash would protect.
-"""
+"""Service keys: how they are written, hashed and read from a setting."""
 
 import hashlib
 import re

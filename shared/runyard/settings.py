@@ -43,14 +43,14 @@ class _Environment(BaseSettings):
 
 
 class CallerSettings(_Environment):
-    """All that the commands need that call a gateway."""
+    """What the commands that call a gateway need."""
 
     url: str = Field(default="http://127.0.0.1:8000", description="The gateway that commands call")
     token: SecretStr | None = Field(default=None, description="What they show there: a token, or a service's key")
 
 
 class DatabaseSettings(_Environment):
-    """All that `runyard migrate` and `runyard keys` need."""
+    """What `runyard migrate` and `runyard keys` need."""
 
     database_url: str = Field(description="postgresql://user@host/name or sqlite:///path/to/file.db")
 
@@ -65,7 +65,7 @@ class DatabaseSettings(_Environment):
 
 
 class NamedSettings(DatabaseSettings):
-    """What tells one system from another on the servers that they share."""
+    """What distinguishes one system from another on servers that they share."""
 
     prefix: str = Field(default="runyard", description="Begins every Redis key, channel and broker queue")
 
@@ -78,7 +78,7 @@ class NamedSettings(DatabaseSettings):
 
 
 class QueueSettings(NamedSettings):
-    """Where runs wait, and what tells of them: all that `runyard queues` needs."""
+    """Where runs wait, and where wake-ups are: what `runyard queues` needs."""
 
     broker_url: str = Field(description="Where messages live: amqp(s):// or redis(s):// or unix://")
 
@@ -91,7 +91,7 @@ class QueueSettings(NamedSettings):
 
 
 class StateSettings(NamedSettings):
-    """Where all that is kept is found: what `runyard fsck` needs."""
+    """Where everything that is stored can be found: what `runyard fsck` needs."""
 
     redis_url: str = Field(description="Where frames live: redis://, rediss:// or unix://")
 
@@ -104,7 +104,7 @@ class StateSettings(NamedSettings):
 
 
 class AuthSettings(_Environment):
-    """How a gateway tells who calls, and all that `runyard token` needs."""
+    """How a gateway finds out who calls; also what `runyard token` needs."""
 
     auth: Literal["dev", "jwt"] | None = Field(
         default=None, description="Required by the gateway. dev trusts everybody as the user dev, on loopback only"

@@ -1,8 +1,8 @@
-"""The one cleaner that text from outside passes before it reaches database, stream or model.
+"""The one cleaner for text from outside, before it reaches database, stream or model.
 
-PostgreSQL holds no U+0000 in text and no NaN in JSON; UTF-8 holds no lone surrogates; orjson holds no integer beyond
-64 bits. All of them arrive from tools and models, and each must not cost a run. Callers who send them are refused
-instead (`runyard_gateway.bodies`): they can still say what they meant.
+PostgreSQL stores no U+0000 in text and no NaN in JSON, UTF-8 encodes no lone surrogates, and orjson reads no integer
+beyond 64 bits. All of them come from tools and models, and none may cost a run. Callers who send them are refused
+instead (`runyard_gateway.bodies`), since they can still say what they meant.
 """
 
 import math
@@ -18,16 +18,16 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 INTEGERS = range(-(2**63), 2**64)
-"""Those that every part writes as a number."""
+"""The integers that every part can write as a number."""
 
 
 def is_clean(text: str) -> bool:
-    """Whether `clean_text` would leave it as it is."""
+    """Whether `clean_text` would leave the text unchanged."""
     return ("\x00" not in text) if text.isascii() else _UNSTORABLE.search(text) is None
 
 
 def clean_text(text: str) -> str:
-    """NUL and lone surrogates replaced by U+FFFD; anything else, a literal backslash-u0000 included, as it is."""
+    """Replace NUL and lone surrogates by U+FFFD; everything else stays, including a literal backslash-u0000."""
     if is_clean(text):
         return text
     # A pair of surrogates in a Python string is one character that was split (e.g. by a JSON reader): join it first.
@@ -36,9 +36,9 @@ def clean_text(text: str) -> str:
 
 
 def clean_json(value: Any) -> Any:
-    """JSON values as decoded by any reader -> strict JSON: clean keys and strings, NaN and infinities null.
+    """JSON values from any reader, as strict JSON: keys and strings are clean, NaN and infinities become null.
 
-    Integers beyond 64 bits become decimal strings. A second key that becomes equal to a first by cleaning wins.
+    Integers beyond 64 bits become decimal strings. If two keys become equal by cleaning, the second wins.
     """
     if isinstance(value, str):
         return clean_text(value)
@@ -56,7 +56,9 @@ def clean_json(value: Any) -> Any:
 
 
 def truncate_bytes(text: str, limit_bytes: int) -> str:
-    """At most `limit_bytes` of UTF-8, marker included; cut between characters; the marker only when cut."""
+    """At most `limit_bytes` of UTF-8, including the marker, which is only added if something was cut; cut between
+    characters.
+    """
     encoded = text.encode()
     if len(encoded) <= limit_bytes:
         return text
@@ -64,8 +66,8 @@ def truncate_bytes(text: str, limit_bytes: int) -> str:
 
 
 def is_name(value: object) -> TypeGuard[str]:
-    """Whether it can name a user or a tenant (`NAME_RULE`): no two that look alike differ by what nobody sees, and none
-    was made of another by `clean_text`.
+    """Whether it can name a user or a tenant (`NAME_RULE`). No two such names look alike but differ in something
+    invisible, and none can be made from another by `clean_text`.
     """
     if not isinstance(value, str) or not 0 < len(value) <= NAME_MAX:
         return False

@@ -1,8 +1,8 @@
-"""Spans, over OpenTelemetry's API: from a call's HTTP request to the steps and tools of its run, in one trace.
+"""Spans, over OpenTelemetry's API: one trace from a call's HTTP request to the steps and tools of its run.
 
-Nothing that people, models or tools wrote is ever in a span. So exceptions, whose messages may hold it, are not
-recorded by themselves: a span has their kind (`error.type`), no more. Without an endpoint there is no SDK, and a span
-is nothing (docs/traces.md).
+Nothing that people, models or tools wrote is ever in a span. An exception's message may contain it, so exceptions are
+not recorded: a span only has their kind (`error.type`). Without an endpoint there is no SDK, and spans do nothing
+(docs/traces.md).
 """
 
 import contextlib
@@ -32,11 +32,11 @@ PROTOCOL = "http/protobuf"
 LAST_SPANS_S = 5.0
 
 Carrier = dict[str, str]
-"""A span's place in its trace, as rows keep it: `{"traceparent": "00-...", "tracestate": "..."}`, the second only where
+"""A span's place in its trace, as rows keep it: `{"traceparent": "00-...", "tracestate": "..."}`, the second only if
 there is one. https://www.w3.org/TR/trace-context/"""
 
 _W3C = TraceContextTextMapPropagator()
-"""And no baggage: what callers put there may be content."""
+"""Without baggage, since callers may put content into it."""
 
 tracer = trace.get_tracer("runyard")
 
@@ -48,7 +48,7 @@ def span(
     parent: Context | None = None,
     attributes: Mapping[str, AttributeValue],
 ) -> AbstractContextManager[Span]:
-    """The current span inside the block, which ends it. `parent` None: a child of the current one."""
+    """The current span inside the block, which ends it. `parent` None: a child of the current span."""
     return tracer.start_as_current_span(
         name,
         context=parent,
@@ -60,38 +60,38 @@ def span(
 
 
 def failed(it: Span, error_type: str) -> None:
-    """Mark a span as failed, by a word of ours or the name of a class."""
+    """Mark a span as failed, with a word of ours or the name of a class."""
     it.set_attribute("error.type", error_type)
     it.set_status(Status(StatusCode.ERROR))
 
 
 def carried() -> Carrier | None:
-    """Where the current span is; None: nobody traces, and no caller did."""
+    """The current span's place in its trace; None: nobody traces, and no caller did."""
     carrier: Carrier = {}
     _W3C.inject(carrier)
     return carrier or None
 
 
 def beneath(carrier: Mapping[str, str] | None) -> Context:
-    """What a span is put beneath whose parent is elsewhere; without one it begins a trace."""
+    """The context for a span whose parent is elsewhere; without a carrier the span begins a trace."""
     return _W3C.extract(carrier or {}, Context())
 
 
 def current_trace_id() -> str | None:
-    """As logs and trace viewers show it: 32 hex digits."""
+    """The trace's id as logs and trace viewers show it: 32 hex digits."""
     context = trace.get_current_span().get_span_context()
     return trace.format_trace_id(context.trace_id) if context.is_valid else None
 
 
 @contextlib.contextmanager
 def exporting(role: str, environ: Mapping[str, str]) -> Iterator[None]:
-    """While it lasts, spans go to the endpoint that OpenTelemetry's own variables name; without one nowhere.
+    """While the block runs, send spans to the endpoint that OpenTelemetry's own variables name; without one, nowhere.
 
-    They are sent from a thread, which holds nobody up: what an endpoint that is away does not take is dropped. At the
-    end what is left is sent, for a few seconds: a process that leaves has a time to be gone by.
+    A thread sends them, and holds nobody up: spans that an absent endpoint does not take are dropped. At the end what
+    is left is sent, for a few seconds, since a process that leaves has to be gone in time.
 
     Raises:
-        StartError: there is an endpoint, and the SDK is not installed, or the protocol is not `http/protobuf`.
+        StartError: there is an endpoint, and the SDK is not installed or the protocol is not `http/protobuf`.
     """
     if not any(environ.get(name) for name in ENDPOINTS) or environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         yield

@@ -1,4 +1,4 @@
-"""From stored rows to the request's messages. The stored transcript stays whole; a request is built from it anew.
+"""The request's messages, built anew from the stored rows, which stay whole.
 
 Rules of the Messages API (https://docs.claude.com/en/api/messages): roles alternate, every tool_use is answered in the
 very next user message, results come before text, no text block is blank, no turn ends with thinking.
@@ -15,7 +15,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class Row(Protocol):
-    """As much of a stored row as a request is built from (`runyard.db.records.Message`)."""
+    """The part of a stored row that a request is built from (`runyard.db.records.Message`)."""
 
     @property
     def role(self) -> str: ...
@@ -37,7 +37,7 @@ def request_messages(rows: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def _merged(turns: Iterable[tuple[str, Content]]) -> list[tuple[str, Content]]:
-    """Adjacent ones of one role as one; without those that say nothing."""
+    """Adjacent turns of one role as one; turns that say nothing are left out."""
     merged: list[tuple[str, Content]] = []
     for role, content in turns:
         if merged and content and merged[-1][0] == role:
@@ -88,7 +88,7 @@ def _without_open_server_calls(turns: list[tuple[str, Content]]) -> Iterator[tup
 
 
 def _answered(asked: list[str], content: Content) -> Content:
-    """Results first, and one for each call: a call that a crash left open is answered as interrupted."""
+    """Results first, one for each call: a call that a crash left open is answered as interrupted."""
     if isinstance(content, str) and not asked:
         return content
     blocks = as_blocks(content)

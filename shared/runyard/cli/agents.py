@@ -1,4 +1,4 @@
-"""`runyard agents`: whom one may call."""
+"""`runyard agents`: the agents that one may call."""
 
 from runyard.cli import exits
 from runyard.cli.gateways import as_json, told

@@ -1,4 +1,4 @@
-"""How a command uses the database: one link, for as long as its work takes."""
+"""How a command uses the database: over one connection, for as long as its work takes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def in_database(url: str, work: Callable[[Database], Awaitable[T]]) -> T:
-    """What `work` returns; it blocks, and runs `work` on an event loop of its own.
+    """Run `work` on an event loop of its own and return its result; it blocks.
 
     Raises:
         StartError: the database does not answer, or is not this version's.

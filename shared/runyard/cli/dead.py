@@ -1,4 +1,4 @@
-"""`runyard queues dead`: what no worker could use, for whoever looks after the broker."""
+"""`runyard queues dead`: the messages that no worker could use, for operators of the broker."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from runyard.settings import QueueSettings
 
 
 def print_list(queues: Sequence[str], *, as_json: bool) -> None:
-    """Of these queues; without any, of all that the database knows."""
+    """Print the dead letters of these queues; without any, of all queues that the database knows."""
     with _letters() as (letters, settings):
         found = [letter for queue in queues or _known_queues(settings) for letter in letters.listed(queue)]
     if as_json:

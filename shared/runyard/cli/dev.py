@@ -20,11 +20,11 @@ DRAIN_S = "3"  # Ctrl-C is over within seconds; RUNYARD_DRAIN_S may ask for more
 
 
 def run(*, agents: str | None, host: str | None, port: str | None) -> None:
-    """Returns when a signal stopped it. However it ends, no process is left.
+    """Run the system until a signal stops it. However it ends, no process is left behind.
 
     Raises:
         StartError: it cannot start.
-        ChildExitedError: a process ended that should have stayed.
+        ChildExitedError: a process ended that should have gone on.
     """
     state = State.open(Path(".runyard"))
     settings = _settings(state, {"RUNYARD_AGENTS": agents, "RUNYARD_HOST": host, "RUNYARD_PORT": port})
@@ -32,7 +32,7 @@ def run(*, agents: str | None, host: str | None, port: str | None) -> None:
 
 
 def _settings(state: State, options: dict[str, str | None]) -> Settings:
-    """Completes the environment, which the processes inherit, and reads it as they will."""
+    """Complete the environment, which the processes inherit, and read it as they will."""
     os.environ.update({name: value for name, value in options.items() if value is not None})
     os.environ.update(
         {
@@ -83,7 +83,7 @@ def _agents_folder(settings: Settings) -> Path:
 
 
 def _sendable_key(key: str) -> str:
-    """A key that no header can hold would let the start succeed and fail every run."""
+    """Check the key: with one that no header can hold the start would succeed, and every run would fail."""
     if any(not "!" <= character <= "~" for character in key):
         raise StartError(
             "ANTHROPIC_API_KEY holds a space, a line break or a character that is not ASCII: set it again, or unset it"
@@ -92,7 +92,7 @@ def _sendable_key(key: str) -> str:
 
 
 def _free_port(host: str, port: int) -> int:
-    """`port` itself; for 0 one that nobody listens on."""
+    """The port itself; for 0, one on which nobody listens."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.create_server((host, port), family=family) as listener:

@@ -1,4 +1,4 @@
-"""Reads a stream to its end, or until the person at the terminal leaves it. Ctrl-C asks what is meant."""
+"""Reads a stream to its end, or until the person at the terminal leaves it. Ctrl-C asks what they want."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,9 @@ class Followed:
 
 
 async def follow(client: Client, stream: Stream, screen: Screen, followed: Followed | None) -> int:
-    """Show every frame; the exit code. `followed` None: it is not known, so that it cannot be cancelled from here."""
+    """Show every frame; returns the exit code. `followed` None: it is not known, so it cannot be
+    cancelled from here.
+    """
     try:
         async with stream, _interrupts() as interrupts:
             return await _Following(client, stream, screen, followed, interrupts).to_its_end()
@@ -41,7 +43,7 @@ async def follow(client: Client, stream: Stream, screen: Screen, followed: Follo
 
 
 def detached(place: str) -> list[str]:
-    """How to get back to a run, or a stream."""
+    """How to get back to a run or a stream."""
     return [f"it goes on; to see it again: runyard tail {place}"]
 
 

@@ -1,4 +1,4 @@
-"""How a command calls a gateway: whom it finds there, and the one line in which it says that it cannot go on."""
+"""How a command calls a gateway, and the one line in which it says why it cannot go on."""
 
 import asyncio
 import logging
@@ -47,7 +47,7 @@ def explained(error: RunyardError) -> str:
 
 
 def told(*lines: str) -> None:
-    """What is for the person and not for the output: other people's words in it move no cursor."""
+    """Print for the person, not into the output. Other people's words in it cannot move the cursor."""
     for line in lines:
         print(printable(line), file=sys.stderr, flush=True)
 
@@ -74,7 +74,7 @@ async def _client(url: str | None) -> AsyncIterator[Client]:
 
 
 async def _look(place: str, secret: str | None) -> None:
-    """A wrong address or token is told at once: the client would try for two minutes."""
+    """Report a wrong address or token at once: the client would retry for two minutes."""
     try:
         async with Client(place, token=secret, patience_s=0) as client:
             await client.agents()
@@ -87,7 +87,7 @@ async def _look(place: str, secret: str | None) -> None:
 
 
 def _show_retries() -> None:
-    """What the client waits for, so that nobody wonders why nothing comes."""
+    """Show what the client waits for, so that nobody wonders why nothing happens."""
     log = logging.getLogger("runyard.client")
     if not log.handlers:
         log.addHandler(_Told())
@@ -100,5 +100,5 @@ class _Told(logging.Handler):
 
 
 def _read_no_more() -> None:
-    """Python flushes stdout when it ends: there is nobody to flush to."""
+    """Python flushes stdout as it ends, and nobody is left to read it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,6 @@
-"""The process group of all that `runyard dev` starts. It dies with its supervisor, however that one dies."""
+"""The process group of everything that `runyard dev` starts. It dies with its supervisor, however the
+supervisor dies.
+"""
 
 import asyncio
 import contextlib
@@ -10,7 +12,8 @@ from dataclasses import dataclass
 LEADER = ("/bin/sh", "-c", "read _; kill -KILL 0")
 """Waits for the end of its input, then kills its whole group, itself included.
 
-A shell, since it starts in a millisecond, is there on every POSIX system and shares no name with what it guards."""
+It is a shell since that starts in a millisecond, exists on every POSIX system, and shares no name with what it guards.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +32,12 @@ class ProcessGroup:
 
 @contextlib.asynccontextmanager
 async def process_group(*, holding: int) -> AsyncIterator[ProcessGroup]:
-    """A group of its own, out of the terminal's reach: Ctrl-C comes to the supervisor alone, which stops in order.
+    """A group of its own, out of the terminal's reach: only the supervisor gets Ctrl-C, and it stops the others in
+    order.
 
-    The leader's input is a pipe that only this process holds the other end of. When this process ends, by SIGKILL too,
-    the leader kills the group. `holding` is a file descriptor that the leader keeps open as long: a lock on it is free
-    only when every member has been killed.
+    The leader's input is a pipe whose other end only this process holds. When this process ends, even by SIGKILL, the
+    leader kills the group. `holding` is a file descriptor that the leader keeps open as long, so that a lock on it is
+    free only when every member has been killed.
     """
     read_end, write_end = os.pipe()
     try:

@@ -1,4 +1,4 @@
-"""Keeps the worker running: again after a crash, anew when a file is saved."""
+"""Keeps the worker running: restarts it after a crash, and when a file is saved."""
 
 import asyncio
 import contextlib
@@ -8,12 +8,12 @@ from runyard.cli.process import ChildExitedError, Process, Show, how_it_ended
 from runyard.cli.race import race
 
 RESTART_DELAYS_S = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""One after the other while it goes on crashing, then always the last; a saved file cuts a delay short."""
+"""One after the other while it keeps crashing, then always the last; saving a file cuts a delay short."""
 
 STEADY_S = 60.0  # a process that lived this long begins with the first delay again
 
 EXIT_START_ERROR = 2
-"""An entry point's exit code when it cannot start: the same start would fail again, only a change can help."""
+"""An entry point's exit code when it cannot start. The same start would fail again: only a change can help."""
 
 
 class Keeper:
@@ -24,7 +24,7 @@ class Keeper:
         self._crashes = 0
 
     def saved(self, path: str) -> None:
-        """A file that the process may have read was saved."""
+        """A file was saved that the process may have read."""
         self._show("runyard", f"{path} was saved: the worker starts anew")
         self._saved.set()
 

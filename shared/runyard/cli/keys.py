@@ -1,4 +1,4 @@
-"""`runyard keys`: the service keys of a database. Gateways hear of a change within five seconds."""
+"""`runyard keys`: the service keys of a database. A change reaches gateways within five seconds."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 def create(name: str, tenants: Sequence[str]) -> str:
-    """The new key, which is nowhere but in this answer.
+    """Make a key and return it; it is not stored anywhere else.
 
     Raises:
-        StartError: the name is taken, or a name is none.
+        StartError: the name is taken or not allowed.
     """
     for given in (name, *tenants):
         if not is_name(given):
@@ -33,7 +33,7 @@ def create(name: str, tenants: Sequence[str]) -> str:
 
 
 def print_list() -> None:
-    """A table of all keys, the revoked ones too: of each the last four digits."""
+    """Print a table of all keys, including revoked ones; of each key only the last four digits."""
     drawn = table(("NAME", "KEY", "TENANTS", "CREATED", "REVOKED"))
     for key in _in_database(lambda database: database.read(all_keys)):
         revoked = "" if key.revoked_at is None else to_iso(key.revoked_at)
@@ -42,7 +42,7 @@ def print_list() -> None:
 
 
 def revoke(name: str) -> None:
-    """Raises `StartError`: there is no key of this name."""
+    """Raises `StartError` if there is no key of this name."""
     if not _in_database(lambda database: database.write(revoke_key, name, at=now_ms())):
         raise StartError(f"there is no key of the name {name}: see `runyard keys list`")
 

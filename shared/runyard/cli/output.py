@@ -8,7 +8,7 @@ LINE_LIMIT_BYTES = 1_048_576  # a longer line comes in pieces: output without li
 
 
 async def each_line(descriptor: int, take: Callable[[str], None]) -> None:
-    """Hand over each line until every writer has closed the pipe; `descriptor`, its read end, is closed in any case."""
+    """Hand over each line until every writer has closed the pipe. `descriptor`, its read end, is closed in any case."""
     output = asyncio.StreamReader()
     pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(output), os.fdopen(descriptor, "rb", buffering=0)

@@ -24,7 +24,9 @@ class Probe:
         return status == http.client.OK
 
     async def agents(self) -> list[str]:
-        """The names of the agents that living workers have, without those that ran here before; waits for the first."""
+        """The names of the agents that living workers serve, without those that only ran here before; waits for the
+        first.
+        """
         while True:
             status, body = await asyncio.to_thread(self._get, "/v1/agents")
             items = json.loads(body)["items"] if status == http.client.OK else []

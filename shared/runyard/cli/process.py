@@ -21,7 +21,9 @@ OUTPUT_END_S = 1.0  # a grandchild that lives on holds the output open; nobody w
 
 @dataclass(frozen=True, kw_only=True)
 class Child:
-    """What to start. `shown`: each line of output appears; otherwise the last alone is kept, to explain an exit."""
+    """What to start. `shown`: its output appears line by line; otherwise only the last line is kept, to explain an
+    exit.
+    """
 
     name: str
     command: tuple[str, ...]
@@ -30,7 +32,7 @@ class Child:
 
 
 class ChildExitedError(Exception):
-    """A child ended that should have stayed."""
+    """A child ended that should have gone on."""
 
     def __init__(self, name: str, code: int, last_line: str) -> None:
         said = last_line.removeprefix("error: ") or "it said nothing"
@@ -39,7 +41,7 @@ class ChildExitedError(Exception):
 
 
 def how_it_ended(code: int) -> str:
-    """`stopped with exit code 2`, or of a code below 0 `was ended by signal 9 (Killed)`."""
+    """`stopped with exit code 2` or, for a code below 0, `was ended by signal 9 (Killed)`."""
     if code >= 0:
         return f"stopped with exit code {code}"
     return f"was ended by signal {-code} ({signal.strsignal(-code)})"

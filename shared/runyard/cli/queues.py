@@ -1,4 +1,4 @@
-"""`runyard queues`: how deep the queues are, from the database and the broker themselves; no gateway is needed."""
+"""`runyard queues`: how deep the queues are, read from the database and the broker themselves; it needs no gateway."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ UNKNOWN = "?"
 
 
 def run(*, watch: bool, as_json: bool) -> None:
-    """Print the depth, or go on until Ctrl-C.
+    """Print the depth; with `watch`, again and again until Ctrl-C.
 
     Raises:
         StartError: a setting is missing, or the database does not answer or is not this version's.
@@ -55,7 +55,7 @@ class _Watcher:
     pulse: Pulse = field(default_factory=Pulse)
 
     async def settle(self) -> None:
-        """Look until it is certain which workers live: a row alone does not show it, a beat comes every 2 s."""
+        """Look until it is certain which workers live: a row alone does not show that, and beats come every 2 s."""
         told, waited_s = False, 0.0
         while True:
             self.pulse.see(await self.database.read(read_beats))
@@ -99,7 +99,7 @@ async def _print_tables(depths: AsyncIterator[Depth], *, live: bool) -> None:
 
 
 def drawn(depth: Depth) -> RenderableType:
-    """A table with a line a queue, and below it what needs somebody."""
+    """A table with a line for each queue, and below it what needs somebody's attention."""
     queues = depth.of_all()
     counts = ("READY", "DELAYED", "DEAD", "QUEUED", "WAITING", "OLDEST")
     drawn_queues = table(("QUEUE", *counts, "RUNNING / SLOTS", "WORKERS"), right=counts)
@@ -124,14 +124,14 @@ def _cells(queue: QueueDepth) -> tuple[str, ...]:
 
 
 def _by_class(queue: QueueDepth, shown: Callable[[QueuedClass], str]) -> str:
-    """`3`, and `3, background 9` where there are such: of those that go first without a name."""
+    """`3`, or `3, background 9` if there are background runs; the class that goes first is not named."""
     first, *others = queue.priorities
     told = [shown(first) or "none", *(f"{each.priority} {shown(each)}" for each in others if each.queued)]
     return ", ".join(told) if len(told) > 1 else shown(first)
 
 
 def bar(part: int, whole: int) -> str:
-    """How much of it is taken. Anything at all shows, and only what is full looks full."""
+    """How much of it is taken. Anything at all is visible, and only a full one looks full."""
     cells = BAR_CELLS if part >= whole else min(BAR_CELLS - 1, -(-part * BAR_CELLS // whole))
     if not part:
         cells = 0

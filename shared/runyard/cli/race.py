@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 
 async def race(*coroutines: Coroutine[Any, Any, T]) -> T:
-    """The result of the first to end, or its exception; the others are cancelled and have ended on return.
+    """The result of the first to end, or its exception; the others are cancelled, and have ended when this returns.
 
-    Of several that end in the same turn of the loop the leftmost counts.
+    If several end in the same turn of the loop, the leftmost counts.
     """
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:

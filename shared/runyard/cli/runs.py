@@ -38,7 +38,7 @@ class NewCall:
 
 
 async def call(client: Client, new: NewCall, output: Output) -> int:
-    """Start or continue a run and show it; the exit code."""
+    """Start or continue a run and show it; returns the exit code."""
     stream = client.stream(new.agent, input=new.said, run_id=new.run_id, session_id=new.session_id, model=new.model)
     try:
         await stream.open()
@@ -53,7 +53,7 @@ async def call(client: Client, new: NewCall, output: Output) -> int:
 
 
 async def start(client: Client, new: NewCall, output: Output) -> int:
-    """Start or continue a run and leave it alone."""
+    """Start or continue a run without waiting for it."""
     accepted = await client.start(new.agent, new.said, run_id=new.run_id, session_id=new.session_id, model=new.model)
     if output.as_json:
         as_json(accepted.to_json())
@@ -64,7 +64,7 @@ async def start(client: Client, new: NewCall, output: Output) -> int:
 
 
 async def tail(client: Client, place: str, *, since: int | None, output: Output) -> int:
-    """Show the newest stream of a run, or one by its id, from its beginning or behind a frame."""
+    """Show the newest stream of a run, or a stream by its id, from the beginning or after a frame."""
     followed, stream_id = None, place
     if not place.startswith("st_"):
         run = await client.get_run(place)
@@ -123,7 +123,7 @@ async def listing(client: Client, where: Filter, output: Output) -> int:
 
 
 def said(given: str | None) -> str:
-    """An argument, or what stdin has to its end."""
+    """The argument, or everything that stdin holds."""
     if given not in (None, STDIN):
         return str(given)
     if sys.stdin.isatty():

@@ -25,14 +25,14 @@ from runyard.client import (
 )
 
 NOTE_MAX = 100
-"""Characters of what a call is given, or an event says, in its one line."""
+"""The most characters of a call's input, or of an event, in its one line."""
 
 
 class Screen(Protocol):
     def show(self, frame: Frame, stream: Stream) -> None: ...
 
     def line(self) -> None:
-        """Something else is about to be told."""
+        """Something else is about to be printed."""
 
 
 class Lines:
@@ -46,8 +46,8 @@ class Lines:
 
 
 class Answer:
-    """The answer's text as it comes, where a terminal shows it. Anybody else gets what the model says when it is
-    committed, each of its turns on lines of its own: a file never holds words that were withdrawn.
+    """The answer's text, as it comes if stdout is a terminal. Otherwise each of the model's turns is printed once it is
+    committed, on lines of its own, so that a file never contains words that were withdrawn.
     """
 
     def __init__(self, *, live: bool, thinking: bool) -> None:
@@ -99,7 +99,7 @@ class Answer:
             told("")
 
     def _write(self, text: str, *, is_last: bool = False) -> None:
-        """What is not shown yet. Text that is told again behind its withdrawal is not shown twice."""
+        """Print what was not printed yet. Text that is sent again after its withdrawal is not printed twice."""
         if not text.startswith(self._shown):
             if self._shown.startswith(text) and not is_last:
                 return
@@ -119,7 +119,7 @@ class Answer:
 
 
 def noted(frame: Frame) -> str | None:
-    """One line on what happens beside the answer; None: nothing that a person waits for."""
+    """One line about what happens besides the answer; None: nothing that a person waits for."""
     note: str | None = None
     match frame:
         case ToolStart(name=name, input=given):

@@ -18,7 +18,7 @@ def output_console() -> Console:
 
 
 def table(columns: Sequence[str], *, right: Sequence[str] = ()) -> Table:
-    """Without a frame. `right`: the columns of numbers."""
+    """A table without a frame. `right`: the columns of numbers."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in columns:
         justify: JustifyMethod = "right" if name in right else "left"
@@ -27,12 +27,14 @@ def table(columns: Sequence[str], *, right: Sequence[str] = ()) -> Table:
 
 
 def row(made: Table, *cells: object) -> None:
-    """Cells as they are: what somebody else wrote has no markup and moves no cursor."""
+    """Add a row. Cells are printed as they are: in other people's words no markup counts and nothing
+    moves the cursor.
+    """
     made.add_row(*(Text(printable(str(cell))) for cell in cells))
 
 
 def printable(text: str) -> str:
-    """Without what a terminal would obey: control characters other than line ends and tabs."""
+    """The text without what a terminal would obey: control characters other than line ends and tabs."""
     return "".join(
         character if character in "\n\t" or unicodedata.category(character) != "Cc" else "\N{REPLACEMENT CHARACTER}"
         for character in text

@@ -11,7 +11,7 @@ LOOK_S = BEAT_S
 """How often beats are to be read."""
 
 GAP_S = 2 * BEAT_S
-"""A watcher that did not look for so long cannot tell when a beat stopped."""
+"""A watcher that did not look for this long cannot tell when a beat stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class _Seen:
 
 
 class Pulse:
-    """The beats that were seen, and since when each stands. A worker is taken for living for the first 8 s."""
+    """The beats that were seen, and since when each stands still. For the first 8 s a worker is assumed to live."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -30,7 +30,7 @@ class Pulse:
         self._looked_at = float("-inf")
 
     def see(self, beats: Mapping[WorkerId, int]) -> None:
-        """What was just read: all workers there are."""
+        """Take in what was just read: the beats of all workers."""
         now = self._clock()
         before = self._seen if now - self._looked_at <= GAP_S else {}
         self._looked_at = now
@@ -41,7 +41,9 @@ class Pulse:
         return seen is None or self._clock() - seen.since < DEAD_AFTER_S
 
     def is_certain(self) -> bool:
-        """Every beat that was seen has risen since, or stands for so long that the worker is dead."""
+        """Whether every beat has risen since it was first seen, or has stood still for so long that its
+        worker is dead.
+        """
         return all(seen.has_changed or not self.lives(worker_id) for worker_id, seen in self._seen.items())
 
 

@@ -1,4 +1,4 @@
-"""The depth of each queue, put together from one look at the rows and one at the broker."""
+"""The depth of each queue, from one look at the rows and one at the broker."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,12 +15,12 @@ from runyard.queue.links import BrokerAwayError
 from runyard.runs import RunStatus
 
 SEEN_WITHIN_MS = 7 * 24 * 3600 * 1000
-"""A queue is listed for a week after the last worker that had an agent of it."""
+"""A queue is listed for a week after the last worker with an agent for it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Crew:
-    """A queue's workers. `slots` are of those that take runs, which those that drain do not."""
+    """A queue's workers. `slots` are those of workers that take runs, so without workers that are leaving."""
 
     workers: int
     draining: int
@@ -46,12 +46,12 @@ class Unserved:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueDepth:
-    """`messages`: None while the broker cannot be asked. Ages in milliseconds."""
+    """`messages`: None while the broker cannot be asked. Ages are in milliseconds."""
 
     queue: str
     messages: Messages | None
     priorities: tuple[QueuedClass, ...]
-    """Each class, also one that has none queued."""
+    """Every class, even one with nothing queued."""
 
     running: int
     waiting: int
@@ -88,9 +88,9 @@ class QueueDepth:
 
 
 class Depth:
-    """One look at the whole system, of which a caller is shown their tenants' runs.
+    """One look at the whole system. Callers are shown the runs of their own tenants.
 
-    Messages and workers belong to no tenant. `broker_error` says why there are no messages to tell of.
+    Messages and workers belong to no tenant. `broker_error` says why the messages are unknown.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ async def look(database: Database, broker: BrokerDepth, *, lives: Callable[[Work
     """The depth as it is now.
 
     Raises:
-        StoreUnavailable: without the rows there is no depth to tell.
+        StoreUnavailable: without the rows there is no depth.
     """
     census = await database.snapshot(take_census, seen_since=now_ms() - SEEN_WITHIN_MS)
     at = now_ms()
@@ -182,7 +182,7 @@ async def look(database: Database, broker: BrokerDepth, *, lives: Callable[[Work
 
 
 def queues_of(census: Census) -> list[str]:
-    """Those that have runs, workers, or agents that were seen lately."""
+    """The queues that have runs, workers, or agents that were seen lately."""
     with_runs = {load.queue for load in census.loads}
     with_workers = {queue for worker in census.workers for queue in worker.queues}
     return sorted({*census.queues, *with_runs, *with_workers})

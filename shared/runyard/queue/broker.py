@@ -12,7 +12,7 @@ from runyard.queue.slots import Slots
 def connect(url: str, *, prefix: str, slots: Slots | None = None) -> SlotRabbitmqBroker | WakingRedisBroker:
     """Build the broker; nothing connects before the first message is sent or fetched.
 
-    `slots`: a worker's free slots; without them the broker only sends. The settings have checked the URL's scheme.
+    `slots`: a worker's free slots; without them the broker can only send. The settings have checked the URL's scheme.
     """
     # Without Retries a failed message would be acknowledged silently; with it, and no retry, it is dead-lettered.
     middleware: list[dramatiq.Middleware] = [Retries(max_retries=0)]

@@ -1,4 +1,4 @@
-"""Consuming in one process: dramatiq's threads fetch into free slots and run the one actor there is."""
+"""Consuming in one process: dramatiq's threads fetch messages into free slots and run the one actor that exists."""
 
 import logging
 import threading
@@ -11,17 +11,17 @@ from dramatiq.worker import Worker
 from runyard.queue.wakeups import ACTOR, queue_name
 
 THREADS = 4
-"""Claims under way at once. A run holds no thread: its message is acknowledged when it is claimed."""
+"""How many claims may be under way at once. A run holds no thread: its message is acknowledged once it is claimed."""
 
 IDLE_TIMEOUT_MS = 250
-"""How long an idle thread waits before it looks whether to stop, and a lost wake-up on Redis costs at most."""
+"""How long an idle thread waits before it looks whether to stop; on Redis also the most that a lost wake-up costs."""
 STOP_TIMEOUT_S = 5.0
 
 log = structlog.get_logger()
 
 
 class _Worker(Worker):
-    """dramatiq's worker without consumers for delayed messages, of which there are none."""
+    """dramatiq's worker without consumers for delayed messages, which never occur."""
 
     def _add_consumer(self, queue_name: str, *, delay: bool = False) -> None:
         if not delay:
@@ -30,17 +30,17 @@ class _Worker(Worker):
 
 
 def _moderate(record: logging.LogRecord) -> bool:
-    """A broker that is away delays runs by 2 s at most: a warning. dramatiq calls it critical."""
+    """A broker that is away only delays runs, by 2 s at most: that is a warning, where dramatiq logs it as critical."""
     if str(record.msg).startswith("Consumer encountered a connection error"):
         record.levelno, record.levelname = logging.WARNING, "WARNING"
     return True
 
 
 class Consumption:
-    """Runs `on_wake` in a thread for each message; the message is acknowledged when it returns.
+    """Runs `on_wake` in a thread for each message, which is acknowledged when it returns.
 
-    `on_wake` owns the slot that was reserved for the message, however it ends. When it raises, the message is
-    dead-lettered: it must not for what a later claim mends.
+    `on_wake` owns the slot that was reserved for the message, however it ends. If it raises, the message is
+    dead-lettered, so it must not raise for what a later claim puts right.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Consumption:
         self._worker.start()
 
     def stop(self) -> None:
-        """Stop fetching, finish what is being claimed; blocks for at most 5 s. Close the slots first."""
+        """Stop fetching, and finish the claims under way; blocks for at most 5 s. Close the slots first."""
         # dramatiq bounds the wait for its threads, but not that for a broker which does not answer their farewells.
         stopping = threading.Thread(
             target=self._worker.stop, args=(int(STOP_TIMEOUT_S * 1000),), name="consumption-stop", daemon=True

@@ -1,6 +1,6 @@
-"""Dead letters, for whoever looks after the broker: what there are, put back or dropped one by one. It blocks.
+"""Dead letters: listing them, putting them back, deleting them. It blocks.
 
-A dead letter was a wake-up, or is somebody else's: no run depends on it.
+A dead letter was a wake-up, or is somebody else's message; no run depends on it.
 """
 
 import contextlib
@@ -26,8 +26,8 @@ BODIES_A_CALL = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeadLetter:
-    """`since_ms`: when it died, epoch milliseconds. `actor` None: it cannot be read. `run_id`: of a wake-up, the run
-    that it was sent for.
+    """`since_ms`: when it died, in epoch milliseconds. `actor` None: it cannot be read. `run_id`: the run that a
+    wake-up was sent for.
     """
 
     id: str
@@ -39,14 +39,14 @@ class DeadLetter:
 
 
 class DeadLetters(Protocol):
-    """Queues are named as in `RUNYARD_QUEUES`; one that is not there holds nothing. `ids` None: all."""
+    """Queues are named as in `RUNYARD_QUEUES`; one that does not exist holds nothing. `ids` None: all."""
 
     def listed(self, queue: str) -> list[DeadLetter]:
         """The oldest first, at most 1,000."""
         ...
 
     def requeue(self, queue: str, ids: Collection[str] | None) -> int:
-        """Put back what can be read; how many those were."""
+        """Put back those that can be read; returns how many."""
         ...
 
     def drop(self, queue: str, ids: Collection[str] | None) -> int: ...
@@ -54,7 +54,7 @@ class DeadLetters(Protocol):
 
 @contextlib.contextmanager
 def dead_letters(url: str, *, prefix: str) -> Iterator[DeadLetters]:
-    """Over a link that is there for as long as the block.
+    """The dead letters of a broker, over a link that lasts as long as the block.
 
     Raises:
         BrokerAwayError: the broker does not answer.
@@ -69,7 +69,7 @@ def dead_letters(url: str, *, prefix: str) -> Iterator[DeadLetters]:
 
 
 def _letter(data: bytes, *, queue: str, key: str | None, since_ms: int | None) -> DeadLetter:
-    """`key`: what the broker knows it by, if it does."""
+    """`key`: the id by which the broker knows it, if it has one."""
     actor, run_id, own_id = None, None, hashlib.sha256(data).hexdigest()[:16]
     with contextlib.suppress(DecodeError):
         message = received(data, queue_name=queue)
@@ -145,7 +145,9 @@ class _RedisDeadLetters:
 
 
 class _RabbitmqDeadLetters:
-    """A queue without consumers. What is fetched and not answered goes back to its place when the channel closes."""
+    """A queue without consumers. What is fetched but not acknowledged goes back to its place when the
+    channel closes.
+    """
 
     def __init__(self, connection: BlockingConnection, prefix: str) -> None:
         self._connection = connection
@@ -172,7 +174,9 @@ class _RabbitmqDeadLetters:
     def _take(
         self, queue: str, ids: Collection[str] | None, settle: Callable[[BlockingChannel, DeadLetter, bytes], bool]
     ) -> int:
-        """Acknowledge those for which `settle` is true: afterwards, so that none is lost in between."""
+        """Take those for which `settle` returns true. They are acknowledged afterwards, so that none is lost in
+        between.
+        """
         taken = 0
         with self._channel() as channel:
             channel.confirm_delivery()
@@ -185,7 +189,7 @@ class _RabbitmqDeadLetters:
     def _fetched(
         self, channel: BlockingChannel, queue: str, limit: int | None
     ) -> Iterator[tuple[int, DeadLetter, bytes]]:
-        """Those that are there now: one that is put back may die again at once, and none is fetched twice."""
+        """Those that are there now, each once: one that is put back may die again at once."""
         name = xq_name(queue_name(self._prefix, queue))
         try:
             there = channel.queue_declare(name, passive=True).method.message_count

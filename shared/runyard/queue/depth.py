@@ -1,6 +1,7 @@
-"""How many messages a broker holds, asked over the links that messages go by: no management plug-in is needed.
+"""How many messages a broker holds, asked over the same kind of link that messages use: no management plug-in is
+needed.
 
-What is unknown is never told as a number: a broker that does not answer raises `BrokerAwayError`.
+An unknown number is never reported as a number: a broker that does not answer raises `BrokerAwayError`.
 """
 
 import asyncio
@@ -19,16 +20,18 @@ from runyard.queue.rabbit_broker import is_rabbitmq
 from runyard.queue.wakeups import queue_name
 
 ANSWER_S = 1.0
-"""How long whoever asks for the depth waits for the broker."""
+"""How long whoever asks waits for the broker."""
 
 LINK_S = 2.0
 HEARTBEAT_S = 4
-"""A broker that falls silent in the middle of an answer holds its thread up for two heartbeats."""
+"""A broker that falls silent in the middle of an answer can hold up its thread for two heartbeats."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Messages:
-    """Of one queue. `ready`: nobody has fetched them; `delayed`: for later; `dead`: could not be used."""
+    """The messages of one queue. `ready`: nobody has fetched them yet; `delayed`: for later; `dead`:
+    could not be used.
+    """
 
     ready: int
     delayed: int
@@ -49,7 +52,7 @@ class BrokerDepth:
         """By queue. A queue that is not declared holds nothing.
 
         Raises:
-            BrokerAwayError: there is no answer, or none within a second.
+            BrokerAwayError: there was no answer within a second.
         """
         if self._asking is not None and not self._asking.done():
             raise BrokerAwayError("the broker does not answer")
@@ -62,7 +65,7 @@ class BrokerDepth:
 
 
 def _in_thread(work: Callable[[], dict[str, Messages]]) -> asyncio.Future[dict[str, Messages]]:
-    """A daemon, unlike an executor's: one that a broker holds up keeps no process from ending."""
+    """A daemon thread, unlike an executor's, so that a broker that holds it up cannot keep the process from ending."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[dict[str, Messages]] = loop.create_future()
     future.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting any more

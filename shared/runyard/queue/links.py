@@ -1,4 +1,4 @@
-"""Links of the moment to a broker, for those who look at what it holds and neither send nor consume. They block."""
+"""Short-lived links to a broker, for looking at what it holds; nothing is sent or consumed over them. They block."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from runyard.queue.wakeups import queue_name
 
 
 class BrokerAwayError(Exception):
-    """It does not answer, or refuses; the message is for people and holds no address or password."""
+    """The broker does not answer, or refuses. The message is for people and holds no address or password."""
 
 
 @contextlib.contextmanager
@@ -51,5 +51,5 @@ def redis_link(url: str, *, timeout_s: float) -> redis.Redis:
 
 
 def redis_queue_key(prefix: str, queue: str) -> str:
-    """Where dramatiq keeps a queue's messages on Redis; see `docs/brokers.md`."""
+    """The key under which dramatiq keeps a queue's messages on Redis; see `docs/brokers.md`."""
     return f"{namespace(prefix)}:{queue_name(prefix, queue)}"

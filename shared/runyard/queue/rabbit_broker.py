@@ -24,7 +24,7 @@ from runyard.queue.wakeups import ACTOR, received
 HEARTBEAT_S = 15
 BLOCKED_TIMEOUT_S = 10
 FULL_POLL_S = 0.1
-"""While all slots are taken: how often heartbeats and acknowledgements are seen to. A freed slot is noticed at once."""
+"""While all slots are taken: how often heartbeats and acknowledgements are handled. A freed slot is noticed at once."""
 
 PIKA_ERRORS = (pika.exceptions.AMQPError, AssertionError)  # it asserts that a closed connection is open
 
@@ -41,7 +41,7 @@ def connect(url: str, *, middleware: list[dramatiq.Middleware], slots: Slots | N
 
 
 class SlotRabbitmqBroker(RabbitmqBroker):
-    """Each thread that sends has a connection, which no other thread may touch: it must `hang_up` when it ends."""
+    """Each thread that sends has a connection that no other thread may touch: it must `hang_up` when it ends."""
 
     def __init__(self, *, url: str, middleware: list[dramatiq.Middleware], slots: Slots | None) -> None:
         # Without confirms a deleted queue loses messages silently.
@@ -61,7 +61,7 @@ class SlotRabbitmqBroker(RabbitmqBroker):
         return _SlotConsumer(self, queue_name, prefetch, timeout)
 
     def keep_alive(self) -> None:
-        """Answer the heartbeats of the calling thread's connection; one that turns out to be dead is let go."""
+        """Answer the heartbeats of the calling thread's connection; a dead connection is dropped."""
         connection = getattr(self.state, "connection", None)
         if connection is not None:
             try:
@@ -78,7 +78,7 @@ class SlotRabbitmqBroker(RabbitmqBroker):
 
 
 class _Delivery(dramatiq.MessageProxy):
-    """A message that knows the consumer, and so the connection, that it came by."""
+    """A message that knows the consumer, and so the connection, over which it came."""
 
     def __init__(self, message: dramatiq.Message[Any], tag: int, consumer: "_SlotConsumer") -> None:
         super().__init__(message)
@@ -87,7 +87,7 @@ class _Delivery(dramatiq.MessageProxy):
 
 
 class _SlotConsumer(dramatiq.Consumer):
-    """Belongs to its consumer thread; `ack` and `nack` are called from the threads that run messages.
+    """Belongs to its consumer thread; the threads that run messages call `ack` and `nack`.
 
     Whoever runs the message's actor owns the slot that was reserved for it.
     """
@@ -131,7 +131,7 @@ class _SlotConsumer(dramatiq.Consumer):
         return _Delivery(message, tag, self)  # one for another actor is dead-lettered without running
 
     def _pause(self) -> None:
-        """Take no deliveries; those that are on their way go back to the queue."""
+        """Take no deliveries; those on their way go back to the queue."""
         if self._deliveries is not None:
             self._deliveries = None
             self._channel.cancel()
@@ -145,7 +145,7 @@ class _SlotConsumer(dramatiq.Consumer):
         message.consumer.answer(functools.partial(BlockingChannel.basic_nack, delivery_tag=message.tag, requeue=False))
 
     def answer(self, answer: Callable[[BlockingChannel], None]) -> None:
-        """Of a message that came by this consumer; once the connection is gone RabbitMQ has the message back."""
+        """Answer a message that came over this consumer. Once the connection is gone, RabbitMQ has the message back."""
         try:
             self._connection.add_callback_threadsafe(functools.partial(answer, self._channel))
         except pika.exceptions.AMQPError:
@@ -166,7 +166,7 @@ class _SlotConsumer(dramatiq.Consumer):
 
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
-    """Pika's errors as the one that dramatiq restarts a consumer for."""
+    """Raise Pika's errors as the one for which dramatiq restarts a consumer."""
     try:
         yield
     except PIKA_ERRORS as error:

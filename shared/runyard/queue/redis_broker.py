@@ -74,10 +74,10 @@ class WakingRedisBroker(RedisBroker):
         return f"{self.namespace}:{queue_name}.wake"
 
     def settle_strays(self, queue_name: str) -> None:
-        """Messages booked as fetched by this process that nobody in it has.
+        """Take care of messages that Redis has as fetched by this process, but that nobody here has.
 
-        The answer to a fetch may be lost with its connection: the message goes back. A message may be unreadable, and
-        is dead-lettered. Without this they would stay booked for as long as the process lives.
+        The answer to a fetch may be lost with its connection: then the message goes back. Or the message cannot be
+        read: then it is dead-lettered. Otherwise they would stay fetched for as long as the process lives.
         """
         booked = cast("set[bytes]", self.client.smembers(f"{self.namespace}:__acks__.{self.broker_id}.{queue_name}"))
         for stray in {key.decode() for key in booked} - self.in_hand:
@@ -89,17 +89,17 @@ class WakingRedisBroker(RedisBroker):
                 self.do_requeue(queue_name, stray)
 
     def keep_alive(self) -> None:
-        """Connections are nobody's own: the pool mends one when it is taken."""
+        """Nothing to do: connections belong to no thread, and the pool replaces a dead one when it is taken."""
 
     def hang_up(self) -> None:
-        """The same."""
+        """Nothing to do, for the same reason."""
 
     def close(self) -> None:
         self.client.close()
 
 
 class _SlotConsumer(_RedisConsumer):
-    """Hands out one message per reserved slot; whoever runs the message's actor owns the slot from then on."""
+    """Hands out one message for each reserved slot; whoever runs the message's actor then owns the slot."""
 
     broker: WakingRedisBroker
 
@@ -157,7 +157,7 @@ class _SlotConsumer(_RedisConsumer):
 
 
 def _read(data: bytes, queue_name: str) -> dramatiq.Message[Any] | None:
-    """None for what is no message, or none of dramatiq's Redis broker."""
+    """None: it is no message, or not one of dramatiq's Redis broker."""
     try:
         message = received(data, queue_name=queue_name)
     except DecodeError:
@@ -167,7 +167,7 @@ def _read(data: bytes, queue_name: str) -> dramatiq.Message[Any] | None:
 
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
-    """Redis's errors as the one that dramatiq restarts a consumer for, and tries an acknowledgement again after."""
+    """Raise Redis's errors as the one for which dramatiq restarts a consumer and repeats an acknowledgement."""
     try:
         yield
     except redis.RedisError as error:

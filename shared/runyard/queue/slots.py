@@ -5,11 +5,11 @@ from typing import Protocol
 
 class Slots(Protocol):
     def available(self, timeout_s: float = 0) -> bool:
-        """Whether a slot is free, waiting for one; it may be gone by the time it is reserved."""
+        """Whether a slot is free, waiting for one; it may be taken by the time it is reserved."""
         ...
 
     def reserve(self, timeout_s: float) -> bool:
-        """Reserve one, waiting for it; False when none became free in time."""
+        """Reserve one, waiting for it. False: none became free in time."""
         ...
 
     def release(self) -> None: ...

@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 class Wakeable(Protocol):
-    """A run that is queued (`runyard.db.claims.GivenBack`)."""
+    """A queued run (`runyard.db.claims.GivenBack`)."""
 
     @property
     def run_id(self) -> RunId: ...
@@ -41,7 +41,7 @@ class Wakeable(Protocol):
 
 
 class SendingBroker(Protocol):
-    """Of a broker, what its sender needs. All are called from the threads that send."""
+    """What a sender needs of a broker. All of it is called from the threads that send."""
 
     def declare_queue(self, queue_name: str) -> None: ...
     def enqueue(self, message: dramatiq.Message[Any]) -> dramatiq.Message[Any]: ...
@@ -70,10 +70,10 @@ def wake_message(prefix: str, *, run_id: RunId, invocation_id: InvocationId, que
 
 
 def received(data: bytes, *, queue_name: str) -> dramatiq.Message[Any]:
-    """A message as the queue that it came from hands it out, whatever it says of queues and delays itself.
+    """A message as coming from the queue that handed it out, whatever it says itself about queues and delays.
 
-    An operator may have moved it here from another queue, and dramatiq's threads do not outlive a message that names
-    a queue which they do not consume.
+    An operator may have moved it here from another queue, and dramatiq's threads do not survive a message that names a
+    queue which they do not consume.
 
     Raises:
         dramatiq.errors.DecodeError: it cannot be read.
@@ -86,11 +86,11 @@ def received(data: bytes, *, queue_name: str) -> dramatiq.Message[Any]:
 
 
 class Publisher:
-    """Sends wake-ups without letting anybody wait for the broker; `wake` may be called from any thread.
+    """Sends wake-ups without making anybody wait for the broker; `wake` may be called from any thread.
 
-    The call that a wake-up belongs to is committed already: a broker that is down delays runs (workers look for queued
-    rows every 2 s), it never refuses one. dramatiq's connections are per thread, hence threads of our own. They are
-    daemons: one that hangs on a broker which does not answer keeps no process from ending.
+    The call behind a wake-up is committed already. A broker that is down only delays runs, since workers look for
+    queued rows every 2 s; it never refuses one. dramatiq's connections belong to threads, hence threads of our own.
+    They are daemons, so that one which hangs on a broker cannot keep the process from ending.
     """
 
     def __init__(self, broker: SendingBroker, *, prefix: str) -> None:
@@ -138,7 +138,7 @@ class Publisher:
             log.warning("wake-up not sent", error=repr(error), **message.kwargs)
 
     async def close(self) -> None:
-        """Send what is pending, for at most 5 s: what is left then is found by the workers themselves."""
+        """Send what is pending, for at most 5 s; workers find the rest by themselves."""
         self._closed = True
         for _ in self._threads:
             self._pending.put(None)
@@ -153,7 +153,7 @@ class Publisher:
             thread.join(max(0, deadline - time.monotonic()))
 
     def _take_back(self) -> int:
-        """How many messages no thread has begun to send; the threads still end when they come back."""
+        """How many messages no thread has begun to send. The threads still end when they come back."""
         left = 0
         with contextlib.suppress(queue.Empty):
             while True:

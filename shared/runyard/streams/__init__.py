@@ -1,1 +1,1 @@
-"""Frames in Redis: one script that writes them, paged reads, live batches by publish and subscribe."""
+"""Frames in Redis: one script that writes them, paged reads, and live batches by publish and subscribe."""

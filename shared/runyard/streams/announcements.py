@@ -1,4 +1,4 @@
-"""The wake-up for feeds: that something was committed, on one channel that all gateways hear. It may be lost."""
+"""The wake-up for feeds: something was committed. All gateways hear it on one channel, and it may be lost."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from runyard.errors import StoreUnavailable
 from runyard.streams.connect import answered
 
 APART_S = 0.1
-"""At most ten a second from a process, however many its commits."""
+"""At most ten announcements a second from a process, however many commits it makes."""
 
 AWAY_S = 5.0
 
@@ -21,7 +21,7 @@ def changes_channel(prefix: str) -> str:
 
 
 class Announcer:
-    """`changed` costs a flag; whoever made it runs it."""
+    """`changed` only sets a flag; whoever made the announcer runs it."""
 
     def __init__(self, client: Redis, *, prefix: str) -> None:
         self._client = client
@@ -32,7 +32,7 @@ class Announcer:
         self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled. Redis away: gateways look by themselves."""
+        """Until cancelled. While Redis is away, gateways look by themselves."""
         told = False
         while True:
             await self._changed.wait()

@@ -19,10 +19,10 @@ _HEAD = struct.Struct(">BQI")
 
 
 def decode_batch(message: bytes) -> list[Frame]:
-    """At least one frame, in order.
+    """The frames of a batch, at least one, in order.
 
     Raises:
-        ValueError: not a batch that this version reads. Its frames are in the stream all the same.
+        ValueError: it is not a batch that this version can read. Its frames are in the stream all the same.
     """
     try:
         version, first, count = _HEAD.unpack_from(message)

@@ -1,4 +1,4 @@
-"""The wake-up for a cancel that is committed: a run's id on one channel that all workers hear. It may be lost."""
+"""The wake-up for a committed cancel: a run's id, on one channel that all workers hear. It may be lost."""
 
 import structlog
 from redis.asyncio import Redis
@@ -15,7 +15,7 @@ def cancel_channel(prefix: str) -> str:
 
 
 async def tell_cancel(client: Redis, prefix: str, run_id: RunId) -> None:
-    """Redis away: the worker's beat finds the row within 2 s."""
+    """Announce a cancel. If Redis is away, the worker's beat finds it in the row within 2 s."""
     try:
         async with answered():
             await client.publish(cancel_channel(prefix), run_id)

@@ -1,4 +1,4 @@
-"""The one way to a Redis client for frames, and to an answer from it."""
+"""The one way to get a Redis client for frames, and an answer from it."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from runyard.backoff import Backoff
 from runyard.errors import StoreUnavailable
 
 CONNECTIONS_MAX = 16
-"""A thousand readers that catch up at once queue for these instead of opening a thousand sockets."""
+"""A thousand readers that catch up at once queue for these, instead of opening a thousand sockets."""
 
 BACKOFF_FIRST_S, BACKOFF_LONGEST_S = 0.05, 1.0
 CONNECT_TIMEOUT_S = 2
@@ -52,13 +52,15 @@ def connect(url: str) -> Redis:
 
 
 def redis_backoff() -> Backoff:
-    """The waits between two tries of whoever goes on trying until Redis is back."""
+    """The waits of whoever keeps trying until Redis is back."""
     return Backoff(first_s=BACKOFF_FIRST_S, longest_s=BACKOFF_LONGEST_S)
 
 
 @contextlib.asynccontextmanager
 async def answered() -> AsyncIterator[None]:
-    """Around commands: an answer within `REPLY_TIMEOUT_S`, or StoreUnavailable. What was sent may have been done."""
+    """Put around commands: Redis answers within `REPLY_TIMEOUT_S`, or this raises StoreUnavailable. What was sent may
+    have been executed all the same.
+    """
     try:
         async with asyncio.timeout(REPLY_TIMEOUT_S):
             yield
@@ -67,18 +69,18 @@ async def answered() -> AsyncIterator[None]:
 
 
 async def redis_run_id(client: Redis) -> str:
-    """Changes when the server restarts, and with the server: what was written under another one may be lost.
+    """An id that changes when the server restarts or is replaced: what was written under another id may be lost.
 
     Raises:
-        StoreUnavailable
+        StoreUnavailable: Redis does not answer.
     """
     async with answered():
         return str((await client.info("server"))["run_id"])
 
 
 class _PacksInC:
-    """Writes commands with hiredis, as redis-py's blocking connections do. Its asyncio ones do it in Python, at five
-    times the cost: the larger part of what a frame costs its writer.
+    """Writes commands with hiredis, as redis-py's blocking connections do. Its asyncio connections write them in
+    Python, at five times the cost, which is most of what a frame costs its writer.
     """
 
     _serializer = HiredisRespSerializer()

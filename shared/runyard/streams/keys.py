@@ -1,4 +1,4 @@
-"""The names that streams have in Redis. Every key has a TTL."""
+"""The names of streams' keys in Redis. Every key has a TTL."""
 
 from dataclasses import dataclass
 
@@ -16,10 +16,12 @@ class StreamKeys:
         return f"{self.prefix}:stream:{stream_id}:meta"
 
     def channel(self, stream_id: str) -> str:
-        """Where each stored batch is published (`runyard.streams.batch`)."""
+        """The channel on which each stored batch is published (`runyard.streams.batch`)."""
         return f"{self.prefix}:live:{stream_id}"
 
     @property
     def finished(self) -> str:
-        """A sorted set of closed streams' ids by the time of their close, in epoch milliseconds of Redis' clock."""
+        """A sorted set of the ids of closed streams, by the time of their close in epoch milliseconds
+        of Redis' clock.
+        """
         return f"{self.prefix}:streams:finished"

@@ -1,6 +1,6 @@
-"""Frames in this process's memory, under the rules of the script that runs in Redis: for tests without a service.
+"""Frames in this process's memory, under the rules of the script that runs in Redis, for tests without a service.
 
-No time passes in it: nothing expires. Otherwise one suite of tests holds it and Redis to the same
+Time does not pass: nothing expires. In everything else one suite of tests holds it and Redis to the same behaviour
 (`tests/contract/streams/test_frames.py`).
 """
 
@@ -34,20 +34,20 @@ class StoredStream:
             self.size_bytes += cost_bytes(*payload)
 
     def evict(self, max_bytes: int) -> None:
-        """Drops the oldest frames over the budget, never the newest."""
+        """Drop the oldest frames beyond the budget, never the newest."""
         while self.size_bytes > max_bytes and len(self.frames) > 1:
             dropped = self.frames.popleft()
             self.size_bytes -= cost_bytes(dropped.event, dropped.data)
 
     def barred(self, generation: int) -> Answer | None:
-        """Why whoever has this generation may not touch it."""
+        """Why a writer of this generation may not touch the stream; None: it may."""
         if self.is_closed:
             return Answer(Status.CLOSED, self.last)
         return Answer(Status.FENCED, self.last) if generation < self.generation else None
 
 
 class MemoryFrames:
-    """As `runyard.streams.store.FrameStore`, for the tasks of one event loop."""
+    """Like `runyard.streams.store.FrameStore`, for the tasks of one event loop."""
 
     def __init__(
         self, *, retain_s: float = 3600, max_bytes: int = 4_194_304, max_streams: int = 20_000, run_id: str = "memory"
@@ -80,12 +80,12 @@ class MemoryFrames:
             self._finished.pop(stream_id, None)
 
     async def read(self, stream_id: str, after: int, count: int = PAGE) -> list[Frame]:
-        """The next `count` frames at most whose number is above `after`; empty: none is stored."""
+        """The next frames, `count` at most, with numbers above `after`; empty: none is stored."""
         stream = self.streams.get(stream_id)
         return [] if stream is None else [frame for frame in stream.frames if frame.seq > after][:count]
 
     async def follow(self, stream_id: str, after: int = 0) -> AsyncIterator[Frame]:
-        """Frames as they come, until the terminal one."""
+        """Frames as they come, up to the terminal one."""
         while True:
             grown = self._grown
             for frame in await self.read(stream_id, after):

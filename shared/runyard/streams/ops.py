@@ -1,4 +1,4 @@
-"""What can be asked of the frame script, and what it answers. `frames.lua` is the other half of every line here."""
+"""What the frame script can be asked, and what it answers. `frames.lua` is the other half of every line here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ class Status(StrEnum):
 class Answer(NamedTuple):
     status: Status
     last: int
-    """The highest number stored; 0 where there is no stream."""
+    """The highest number stored; 0: there is no stream."""
     created: bool = False
-    """`Open` only: the stream was not there. Says nothing once a call was sent twice."""
+    """For `Open` only: the stream was not there. It means nothing once a call was sent twice."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Open:
-    """Raises the stream's generation, never lowers it; makes a missing stream.
+    """Raise the stream's generation, never lower it; makes a missing stream.
 
     Answers: OK, FENCED, CLOSED.
     """
@@ -43,7 +43,7 @@ class Open:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Append:
-    """Stores frames `first`, `first + 1`, ... under the equal generation, if `first` is the next number.
+    """Store frames `first`, `first + 1`, ... if the generation is equal and `first` is the next number.
 
     Answers: OK, MISSING, FENCED, GAP, CLOSED.
     """
@@ -59,7 +59,7 @@ class Append:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Touch:
-    """Sets the stream's time to live back to the whole retention.
+    """Set the stream's time to live back to the whole retention.
 
     Answers: OK, MISSING, FENCED, GAP, CLOSED.
     """
@@ -73,10 +73,10 @@ class Touch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reset:
-    """Drops what is kept; `frames` follow from number `base` on. Makes a missing stream, raises the generation.
+    """Drop what is kept; `frames` follow from number `base` on. Makes a missing stream, and raises the generation.
 
-    Sent again with the same base and generation it changes nothing and answers OK with the present last.
-    Answers: OK, FENCED, CLOSED, GAP (`base` is not above the present last).
+    Sent again with the same base and generation it changes nothing, and answers OK with the present last. Answers: OK,
+    FENCED, CLOSED, GAP (`base` is not above the present last).
     """
 
     stream_id: str
@@ -90,13 +90,13 @@ class Reset:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Close:
-    """Ends the stream. Needs no generation and numbers itself; the first one wins, later ones answer CLOSED.
+    """End the stream. It needs no generation and numbers itself; the first one wins, later ones answer CLOSED.
 
-    Send it only after the settlement is committed. `settled_last` is the highest frame number that the settlement
-    knew. Redis holds more: `rewind` is written first. Redis holds fewer, or no stream where some were committed:
-    BELOW and nothing written; then commit a reset base and send it again with `base` and `base_frames`. A `base`
-    above the stream's own drops what is kept and lets `base_frames`, then `frames`, follow from it, whatever Redis
-    holds: pass one at the first try when Redis' run id is not the one that the invocation began with.
+    Send it only after the settlement is committed. `settled_last` is the highest frame number that the settlement knew.
+    If Redis has more frames, `rewind` is written first. If it has fewer, or no stream although some were committed,
+    nothing is written and the answer is BELOW: then commit a reset base, and send it again with `base` and
+    `base_frames`. A `base` above the stream's own drops what is kept, and `base_frames`, then `frames`, follow from it,
+    whatever Redis has. Pass a base at the first try if Redis' run id is not the one with which the invocation began.
     Answers: OK, CLOSED, BELOW (with a base: it is not above the present last).
     """
 
@@ -107,7 +107,7 @@ class Close:
     rewind: Payload | None = None
     base: int = 0
     base_frames: Sequence[Payload] = ()
-    """The rewind to nothing and one text frame with the committed text."""
+    """The rewind to nothing, and one text frame with the committed text."""
 
     def arguments(self) -> list[Argument]:
         rewind = [self.rewind] if self.rewind else []

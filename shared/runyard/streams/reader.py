@@ -12,7 +12,7 @@ from runyard.streams.connect import answered, redis_run_id
 from runyard.streams.keys import StreamKeys
 
 PAGE = 500
-"""Frames a read: the page size where the floor of a replay lies (larger ones gain nothing)."""
+"""Frames for each read: larger pages make a replay no faster."""
 
 _META = ("state", "first", "last", "base", "generation")
 
@@ -28,19 +28,20 @@ class StreamInfo(NamedTuple):
     """The oldest number kept; `last + 1` while nothing is."""
     last: int
     base: int
-    """Where the last reset begins; 0 if there was none."""
+    """Where the last reset begins; 0: there was none."""
     generation: int
 
     def has_lost(self, cursor: int) -> bool:
         """Whether frames after `cursor` were dropped, so that reading on would leave a hole.
 
-        A cursor below a base reads on from it, as long as the base's own frame (a rewind of everything) is kept.
+        A cursor below a base can read on from the base, as long as the base's own frame (a rewind of everything) is
+        kept.
         """
         return cursor + 1 < self.first and not (cursor < self.base == self.first)
 
 
 class FrameReader:
-    """`client` comes from `runyard.streams.connect` and stays its owner's to close.
+    """`client` comes from `runyard.streams.connect`; its owner closes it.
 
     All methods raise `StoreUnavailable` when Redis does not answer.
     """
@@ -51,7 +52,7 @@ class FrameReader:
         self.keys = StreamKeys(prefix=prefix)
 
     async def read(self, stream_id: str, after: int, count: int = PAGE) -> list[Frame]:
-        """The next `count` frames at most whose number is above `after`; empty: none is stored."""
+        """The next frames, `count` at most, with numbers above `after`; empty: none is stored."""
         async with answered():
             entries = await self._execute("XRANGE", self.keys.frames(stream_id), f"({after}-0", "+", "COUNT", count)
         return [_frame(seq, fields) for seq, fields in entries]
@@ -60,11 +61,11 @@ class FrameReader:
         return (await self.infos([stream_id])).get(stream_id)
 
     async def server_run_id(self) -> str:
-        """Another one than before: Redis restarted, and may have lost frames."""
+        """If it is another than before, Redis restarted and may have lost frames."""
         return await redis_run_id(self._client)
 
     async def infos(self, stream_ids: Collection[str]) -> dict[str, StreamInfo]:
-        """In one round trip; streams that are not there, or make no sense, are left out."""
+        """In one round trip; streams that do not exist, or make no sense, are left out."""
         pipeline = self._client.pipeline(transaction=False)
         for stream_id in stream_ids:
             pipeline.hmget(self.keys.meta(stream_id), _META)
@@ -75,7 +76,7 @@ class FrameReader:
 
 
 def _info(reply: Any) -> StreamInfo | None:
-    """None also where the key is none of ours: its writer drops it, and the other streams can be read."""
+    """None also if the key is not one of ours: its writer drops it, and the other streams can still be read."""
     if isinstance(reply, ResponseError) and "WRONGTYPE" in str(reply):
         return None
     if isinstance(reply, Exception):

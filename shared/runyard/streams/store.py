@@ -1,4 +1,4 @@
-"""Writes frames through the one script, and reads them."""
+"""Writes frames with the one script, and reads them."""
 
 from collections.abc import Sequence
 from importlib.resources import files
@@ -14,8 +14,9 @@ from runyard.streams.reader import FrameReader
 
 
 class FrameStore(FrameReader):
-    """`retain_s` from a stream's end, and between two touches of a live one; `max_bytes` of frames a stream;
-    `max_streams` finished ones. All methods raise `StoreUnavailable` when Redis does not answer or refuses to write.
+    """Keeps a stream for `retain_s` after its end, or after the last touch of a live one; at most `max_bytes` of frames
+    for each stream, and at most `max_streams` finished ones. All methods raise `StoreUnavailable` when Redis does not
+    answer or refuses to write.
     """
 
     def __init__(self, client: Redis, *, prefix: str, retain_s: int, max_bytes: int, max_streams: int) -> None:
@@ -27,9 +28,9 @@ class FrameStore(FrameReader):
         self._script = client.register_script(source)  # loads itself again after a flush or a restart
 
     async def apply(self, ops: Sequence[Op]) -> list[Answer]:
-        """In one call, in order, one answer each; other writers see all of it or nothing.
+        """Execute operations in one call, in order, with one answer each; other writers see all of it or nothing.
 
-        `StoreUnavailable` leaves open whether it happened.
+        After `StoreUnavailable` it is unknown whether it happened.
         """
         keys: list[str] = [self.keys.finished]
         arguments = list(self._limits)
@@ -47,7 +48,7 @@ class FrameStore(FrameReader):
         return [Answer(Status(status.decode()), last, created=made == [1]) for status, last, *made in replies]
 
     async def forget(self, stream_ids: Sequence[str]) -> None:
-        """Delete streams whose rows are gone; their readers are told by whoever watches the rows."""
+        """Delete streams whose rows are gone. Whoever watches the rows tells the streams' readers."""
         if not stream_ids:
             return
         keys = [key for stream_id in stream_ids for key in (self.keys.frames(stream_id), self.keys.meta(stream_id))]

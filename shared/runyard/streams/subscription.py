@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from runyard.streams.connect import REPLY_TIMEOUT_S, redis_backoff
 
 PING_S = 10.0
-"""A connection from which nothing came between two pings is dead: found after 20 s at most."""
+"""If nothing came between two pings the connection is dead, which is found out after 20 s at most."""
 
 CHANNELS_A_COMMAND = 500
 
@@ -24,12 +24,12 @@ log = structlog.get_logger()
 
 
 class Subscription:
-    """Keeps one connection, outside the client's pool, subscribed to the channels that are wanted.
+    """Keeps one connection, outside the client's pool, subscribed to the wanted channels.
 
     `on_message(channel, data)` is called for each published message, in order. `on_subscribed(channel)` is called
-    whenever the server has confirmed a subscription, after a reconnect too: what is published from then on arrives,
-    what was published before may not have. Both are called on the event loop and must not raise.
-    redis-py's PubSub would do, at 2 to 3 times the cost of a message.
+    whenever the server has confirmed a subscription, also after a reconnect: what is published from then on arrives,
+    what was published before may not have. Both are called on the event loop and must not raise. redis-py's PubSub
+    could do this, at 2 to 3 times the cost of a message.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Subscription:
         self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled. Connects again by itself, for as long as it takes."""
+        """Until cancelled. It reconnects by itself, for as long as it takes."""
         backoff = redis_backoff()
         told = False
         while True:
