@@ -38,7 +38,7 @@ def check_history(messages: Sequence[HistoryMessage], *, behind: Sequence[Histor
         InvalidArgs: names the message and the block, `messages[2].content[0].tool_use_id`.
     """
     if messages and not behind and messages[0].role != "user":
-        raise InvalidArgs("messages[0].role must be user: a conversation begins so", fields=["messages"])
+        raise InvalidArgs("messages[0].role must be user: a conversation begins with the user", fields=["messages"])
     earlier = [call_ids(message.content) for message in behind]
     open_calls = list(earlier[-1]) if earlier else []
     seen = {call_id for calls in earlier for call_id in calls}

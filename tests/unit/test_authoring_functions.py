@@ -89,7 +89,7 @@ def test_its_options_are_in_its_manifest() -> None:
     ("options", "words"),
     [
         ({"auth": "nobody"}, "function 'it': auth must be 'user', 'admin' or 'public', not 'nobody'"),
-        ({"auth": "public", "internal": True}, "internal=True keeps out whom auth='public' lets in"),
+        ({"auth": "public", "internal": True}, "internal=True contradicts auth='public'"),
         ({"queue": "a.b"}, "function 'it': queue must be"),
         ({"priority": "urgent"}, "function 'it': priority must be 'interactive' or 'background', not 'urgent'"),
         ({"max_running": 0}, "function 'it': max_running must be a whole number from 1 on, not 0"),

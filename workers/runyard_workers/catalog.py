@@ -186,7 +186,7 @@ def _own_agent(path: Path, folder: Path, modules: Mapping[Path, ModuleType], *, 
     if not own and not is_needed:
         return None
     if len(own) != 1:
-        raise _UnusableFileError(f"one module-level agent(...) is expected in a file, found {len(own) or 'none'}")
+        raise _UnusableFileError(f"one module-level agent(...) is expected in each file, found {len(own) or 'none'}")
     return own[0]
 
 

@@ -81,7 +81,7 @@ class CheckBearer:
 def require_auth(settings: AuthSettings) -> None:
     """Raises `StartError` if no setting says how to find out who calls."""
     if settings.auth is None:
-        raise StartError("RUNYARD_AUTH is not set: jwt, or dev to trust every caller on this machine")
+        raise StartError("RUNYARD_AUTH is not set: set it to jwt, or to dev to trust every caller on this machine")
 
 
 def authenticator(settings: AuthSettings, database: Database) -> Authenticator:

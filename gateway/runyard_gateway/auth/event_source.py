@@ -57,7 +57,7 @@ class Door:
         seated = None if seat is None else await gateway.tickets.seated(place, seat)
         if seated is not None and (self.is_alike or (ticket is not None and names(ticket, seated))):
             return seated
-        raise Unauthenticated("the ticket is used or too old: get another one", reason="invalid")
+        raise Unauthenticated("the ticket was used or is too old: get another one", reason="invalid")
 
     async def ticket(self, gateway: Gateway, request: Request, principal: Principal) -> tuple[shapes.Ticket, Seat]:
         """A ticket for this caller, and a seat for the browser that asked. Raises `StoreUnavailable`."""

@@ -31,7 +31,7 @@ class LoopbackOnly:
         if host is not None and not _is_loopback(f"//{host}"):
             raise Forbidden("this gateway trusts every caller and answers to its loopback address only", host=host)
         if origin is not None and origin not in self._origins and not _is_loopback(origin):
-            raise Forbidden("this gateway trusts every caller, but no page of another site", origin=origin)
+            raise Forbidden("this gateway trusts every caller, but no page of another origin", origin=origin)
 
 
 def _is_loopback(url: str) -> bool:

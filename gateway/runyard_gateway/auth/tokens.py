@@ -77,17 +77,17 @@ def _credential(claims: Mapping[str, Any]) -> Credential:
 
 def _name(value: object, claim: str) -> str:
     if not is_name(value):
-        raise Unauthenticated(f"the token's claim {claim} is not {NAME_RULE}", reason="invalid")
+        raise Unauthenticated(f"the token's claim {claim} must be {NAME_RULE}", reason="invalid")
     return value
 
 
 def _roles(value: object) -> frozenset[str]:
     if not isinstance(value, list) or not all(map(is_name, value)):
-        raise Unauthenticated(f"the token's claim roles is not a list of which each is {NAME_RULE}", reason="invalid")
+        raise Unauthenticated(f"the token's claim roles must be a list, each item {NAME_RULE}", reason="invalid")
     return frozenset(value)
 
 
 def _rooms(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(room, str) and ROOM.fullmatch(room) for room in value):
-        raise Unauthenticated(f"the token's claim rooms is not a list of which each is {ROOM_RULE}", reason="invalid")
+        raise Unauthenticated(f"the token's claim rooms must be a list, each item {ROOM_RULE}", reason="invalid")
     return tuple(value)

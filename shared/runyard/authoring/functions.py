@@ -116,7 +116,7 @@ def function(
         if auth not in ("user", "admin", "public"):
             raise AuthoringError(f"{owner}: auth must be 'user', 'admin' or 'public', not {auth!r}")
         if internal and auth == "public":
-            raise AuthoringError(f"{owner}: internal=True keeps out whom auth='public' lets in")
+            raise AuthoringError(f"{owner}: internal=True contradicts auth='public'")
         return Function(
             **{field.name: getattr(read, field.name) for field in fields(read)},
             queue=queue_name(owner, queue),

@@ -17,7 +17,7 @@ def issue(*, user: str, tenant: str | None, roles: list[str], ttl: str) -> str:
     """Raises `StartError`: it cannot be made, or nobody would accept it."""
     settings = AuthSettings.load()
     if settings.jwt_secret is None:
-        raise StartError("RUNYARD_JWT_SECRET is not set: tokens of another issuer are not made here")
+        raise StartError("RUNYARD_JWT_SECRET is not set: tokens of another issuer cannot be made here")
     for option, name in (("--user", user), ("--tenant", tenant)):
         if name is not None and not is_name(name):
             raise StartError(f"{option} must be {NAME_RULE}")

@@ -346,7 +346,7 @@ def _object(content: bytes) -> dict[str, Any]:
     except ValueError:
         told = None
     if not isinstance(told, dict):
-        raise UnexpectedAnswer("the answer is no JSON object")
+        raise UnexpectedAnswer("the answer is not a JSON object")
     return told
 
 
@@ -364,7 +364,7 @@ def _written(value: Any) -> str:
 
 def _still_running(accepted: Accepted) -> StillRunning:
     return StillRunning(
-        "the invocation takes longer than was to be waited",
+        "the invocation has not ended in time",
         runId=accepted.run_id,
         invocationId=accepted.invocation_id,
         streamId=accepted.stream_id,

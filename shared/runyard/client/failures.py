@@ -5,9 +5,9 @@ answering.
     |- CallerError, RunError, ...    told by a gateway, or kept by a run: see runyard/errors.py
     |- Unavailable
     |  |- Unreachable                nobody answered for as long as the client tries
-    |  `- StreamCut                  a stream that was not to be resumed lost its connection
-    |- StillRunning                  also a TimeoutError: the invocation takes longer than was to be waited
-    `- UnexpectedAnswer              whoever answered is no gateway, or one that this client does not understand
+    |  `- StreamCut                  a stream opened with resume=False lost its connection
+    |- StillRunning                  also a TimeoutError: the invocation has not ended in time
+    `- UnexpectedAnswer              what answered is not a gateway, or one that this client cannot understand
 """
 
 from collections.abc import Iterator, Mapping

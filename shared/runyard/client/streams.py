@@ -167,7 +167,7 @@ class Stream(InHand):
                 await self._cut(connection, None)
             case status, _:
                 await self._disconnect()
-                raise UnexpectedAnswer(f"a stream was asked for, and the answer {status} is none")
+                raise UnexpectedAnswer(f"a stream was asked for, but the answer (status {status}) is not one")
 
     async def _cut(self, connection: "_Connection", error: Exception | None) -> None:
         await self._disconnect()

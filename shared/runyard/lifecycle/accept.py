@@ -107,7 +107,7 @@ async def _repeated(connection: AsyncConnection, earlier: KeyedCall, scope: Scop
 
 async def _accept_busy(connection: AsyncConnection, run: Run, turn: NewTurn) -> Accepted:
     if turn.history is not None:
-        raise RunBusy("The run is busy: messages are for one that is not", runId=run.id, status=run.status)
+        raise RunBusy("The run is busy: `messages` need a run that is not", runId=run.id, status=run.status)
     match turn.if_busy:
         case "reject":
             raise RunBusy("The run is busy with another call", runId=run.id, status=run.status)
