@@ -17,6 +17,7 @@ from runyard.history import HistoryMessage, check_history
 from runyard.ids import InvocationId, RunId
 from runyard.lifecycle.editing import store_history
 from runyard.lifecycle.new_turn import NewTurn
+from runyard.outcomes import NO_USAGE
 from runyard.priorities import Priority, rank_of
 from runyard.runs import RunStatus
 
@@ -106,7 +107,7 @@ def new_run(new: NewRun | NewTurn, *, invocation_id: InvocationId | None) -> dic
         "cancel_requested": False,
         "steps": 0,
         "last_seq": 0,
-        "usage": {},
+        "usage": NO_USAGE,
         "cost": ZERO_COST,
         "created_at": new.at,
         "last_activity_at": new.at,

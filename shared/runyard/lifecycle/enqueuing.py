@@ -14,6 +14,7 @@ from runyard.db.together import Insert, Update, Values, Write, write_together
 from runyard.ids import InvocationId, RunId
 from runyard.lifecycle.creating import NEW_RUN, ZERO_COST, new_run
 from runyard.lifecycle.new_turn import NewTurn
+from runyard.outcomes import NO_USAGE
 from runyard.priorities import rank_of
 from runyard.runs import RunEvent, RunStatus, after
 
@@ -102,7 +103,7 @@ def _invocation_and_input(turn: NewTurn, run_id: RunId, *, position: int) -> lis
         "roles": list(turn.roles),
         "options": turn.options,
         "steps": 0,
-        "usage": {},
+        "usage": NO_USAGE,
         "cost": ZERO_COST,
         "deaths": [],
         "stream_closed": False,

@@ -9,7 +9,6 @@ from runyard.db.records import Call, Input, Invocation, Message, Run
 from runyard.db.turns import Totals
 from runyard.errors import MaxSteps, RunyardError
 from runyard.lifecycle.endings import own_answers
-from runyard.outcomes import NO_USAGE
 from runyard.runs import CallState, FinishReason, RunEvent, RunStatus
 
 NOT_RUN = "the call did not run: the turn was cut off by its stop reason ({reason})"
@@ -145,7 +144,7 @@ def _result(
         "status": status,
         "text": text,
         "steps": totals.steps,
-        "usage": NO_USAGE | totals.usage,
+        "usage": totals.usage,
         "cost": totals.cost,
         "model": model,
         "finishReason": finish_reason,
