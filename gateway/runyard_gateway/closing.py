@@ -38,7 +38,7 @@ async def _close(gateway: Gateway, ending: Ending) -> int:
     if answer.status is Status.BELOW:
         await close_anew(gateway.database, gateway.store, ending, stored_last=answer.last)
         return ending.last_frame
-    return last_before(answer)
+    return last_before(answer, ending)
 
 
 async def forget_streams(gateway: Gateway, stream_ids: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from runyard.db.engine import Database
 from runyard.db.reads import committed_answer
 from runyard.db.records import Invocation
 from runyard.frames import Frame, FrameEvent, event_payload, text_payload
-from runyard.outcomes import CLOSING_FRAMES, terminal_payload
+from runyard.outcomes import terminal_payload
 
 WITHDRAW_ALL = Frame(0, *event_payload(FrameEvent.REWIND, {"toSeq": 0, "length": 0}))
 """It has no number since it is about the reader's text and not about a place in the stream."""
@@ -21,7 +21,7 @@ async def settled_frames(database: Database, invocation: Invocation) -> list[Fra
     if base > last:  # frames were lost, it was closed by a reset: the rewind has the base's number, the text the next
         last = base + bool(text)
     terminal = terminal_payload(result=invocation.result, error=invocation.error, request_id=invocation.request_id)
-    return [*_whole(text, last), Frame(last + CLOSING_FRAMES, *terminal)]
+    return [*_whole(text, last), Frame(last + invocation.rows_at_its_end + 1, *terminal)]
 
 
 async def committed_frames(database: Database, invocation: Invocation) -> tuple[int, list[Frame]]:

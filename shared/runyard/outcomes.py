@@ -16,9 +16,6 @@ NO_USAGE = {
 }
 """What is there from the beginning; beside them `output_tokens_estimated`, once a call was broken off."""
 
-CLOSING_FRAMES = 2
-"""What a close adds when it has nothing to withdraw: the last `message` frame and the terminal frame."""
-
 
 def terminal_payload(*, result: dict[str, Any], error: dict[str, Any] | None, request_id: str) -> Payload:
     """`result` with the invocation's result, or `error` with the body that an HTTP answer would have.

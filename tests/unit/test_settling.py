@@ -1,5 +1,6 @@
 """How an invocation ends: its result, its stream's ending, and results that leave no call unanswered."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -155,33 +156,40 @@ def test_without_a_ledger_the_calls_stay_open() -> None:
 
 def test_an_ending_holds_the_text_of_all_steps_and_the_result_that_of_the_last() -> None:
     stored = [*ANSWERED, row(4, "assistant", [text("Done.")])]
-    assert ending(INVOCATION_ROW, complete(), stored).text == "Let me check.Done."
+    assert ending(INVOCATION_ROW, complete(), stored, appended=stored[-1:]).text == "Let me check.Done."
 
 
 def test_an_ending_holds_no_text_of_earlier_invocations() -> None:
     earlier = row(2, "assistant", [text("Before.")], invocation_id=InvocationId("inv_0"))
     stored = [*rows(("user", "hi")), earlier, row(3, "user", "more"), row(4, "assistant", [text("Now.")])]
-    assert ending(INVOCATION_ROW, complete(), stored).text == committed_text(stored, INVOCATION) == "Now."
+    made = ending(INVOCATION_ROW, complete(), stored, appended=stored[-1:])
+    assert made.text == committed_text(stored, INVOCATION) == "Now."
 
 
 @pytest.mark.parametrize("settlement", [complete(), fail(ASKED), cancel(ASKED)], ids=lambda item: item.event)
-def test_the_ending_that_is_made_from_the_rows_is_the_same(settlement: Settlement) -> None:
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_the_ending_that_is_made_from_the_rows_is_the_same(settlement: Settlement, count: int) -> None:
+    """It tells of the rows that the settlement appended, be it none."""
     stored = [*rows(("user", "hi")), row(2, "assistant", [text("Done.")]), row(3, "user", "wait")]
-    made = ending(INVOCATION_ROW, settlement, stored)
+    appended = stored[len(stored) - count :]
+    made = ending(INVOCATION_ROW, settlement, stored, appended=appended)
     settled = claim(
         result=settlement.result,
         error=settlement.error,
         last_frame=settlement.last_frame,
         last_seq=3,
+        closing_rows=count,
     ).invocation
     later = [*stored, row(4, "user", "again", invocation_id=InvocationId("inv_2"))]
     assert stored_ending(settled, later) == made
     assert stored_ending(settled, later).close() == made.close()
-    assert (made.last_seq, made.last_role) == (3, "user")
+    told = [json.loads(data) for event, data in made.close().frames if event == FrameEvent.MESSAGE]
+    assert told == [{"seq": row.seq, "role": row.role} for row in appended]
 
 
 def test_an_ending_whose_frames_are_in_doubt_begins_anew_with_the_committed_text() -> None:
-    made = ending(INVOCATION_ROW, complete(), [*rows(("user", "hi")), row(2, "assistant", [text("Done.")])])
+    stored = [*rows(("user", "hi")), row(2, "assistant", [text("Done.")])]
+    made = ending(INVOCATION_ROW, complete(), stored, appended=stored[-1:])
     assert (made.close().base, made.close().base_frames) == (0, ())
     anew = made.close(base=1_000_000)
     assert anew.base == 1_000_000

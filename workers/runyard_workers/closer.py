@@ -104,8 +104,8 @@ class Closer:
         for each, answer in zip(sure, answers, strict=True):
             if answer.status is Status.BELOW:
                 await close_anew(self._database, self._store, each.ending, stored_last=answer.last)
-            elif last_before(answer) != each.ending.last_frame:
-                self._last_frames[each.ending.invocation_id] = last_before(answer)
+            elif (last := last_before(answer, each.ending)) != each.ending.last_frame:
+                self._last_frames[each.ending.invocation_id] = last
             self._closed(each)
         for each in ready:
             if each not in sure:

@@ -357,4 +357,4 @@ class Execution:
             self._output.appended(boundary)
             return None
         self.replacement = boundary.replacement
-        return ending(self._claim.invocation, boundary.settlement, self._rows)
+        return ending(self._claim.invocation, boundary.settlement, self._rows, appended=boundary.appended)

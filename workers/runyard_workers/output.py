@@ -111,16 +111,20 @@ class Output:
             await self._reset(rows)
         elif self.writer.last > kept:
             self._rewind(kept, rows)
+        untold = _rows_from(rows, kept) if self.writer.last == kept else []
+        for row in untold:
+            self.message(row.seq, row.role)
         if not was_handed_over:
-            await self._tell_steering_again(rows[-1])
+            await self._tell_steering_again(rows[-1], is_told=bool(untold))
         self.status("running")
 
-    async def _tell_steering_again(self, row: Message) -> None:
+    async def _tell_steering_again(self, row: Message, *, is_told: bool) -> None:
         """Whoever folded steering into the last row may have died before its frame was sent."""
         if row.role != "user":
             return  # what was folded before was told before the answer to it was stored
         if steering := await self._services.database.read(steering_folded_in, self._held.run_id, row.seq):
-            self.message(row.seq, row.role)
+            if not is_told:
+                self.message(row.seq, row.role)
             self._steered(steering)
 
     async def flushed(self, turn: AssistantTurn, rows: Sequence[Message]) -> AssistantTurn:
@@ -222,6 +226,13 @@ class Output:
         REWINDS.inc()
         length = len(committed_text(rows, self._held.invocation_id))
         return self.writer.write(event_payload(FrameEvent.REWIND, {"toSeq": kept, "length": length}))
+
+
+def _rows_from(rows: Sequence[Message], last_frame: int) -> Sequence[Message]:
+    """The answer that ends with this frame and what is behind it. Where Redis has no further frame, whoever committed
+    them has not told of them.
+    """
+    return next((rows[at:] for at, row in enumerate(rows) if row.last_frame == last_frame), [])
 
 
 class Sink:

@@ -73,7 +73,7 @@ _RUN_SETTLED = Update(
 _RUN_REPLACED = Update(table=agent_runs, columns=(*_RUN_SETTLED.columns, "invocation_id", "rank"), where=claimed)
 _INVOCATION_SETTLED = Update(
     table=agent_invocations,
-    columns=("status", "result", "error", "last_frame", "last_seq", "settled_at", *TOTAL_COLUMNS),
+    columns=("status", "result", "error", "last_frame", "last_seq", "closing_rows", "settled_at", *TOTAL_COLUMNS),
     where=agent_invocations.c.id == sa.bindparam("invocation"),
 )
 
@@ -236,6 +236,7 @@ async def _settle(
         "error": settlement.error,
         "last_frame": settlement.last_frame,
         "last_seq": last_seq,
+        "closing_rows": len(rows),
         "settled_at": at,
         **totals.invocation_values(),
     }

@@ -73,10 +73,16 @@ class Invocation:
     started_at: int | None
     settled_at: int | None
     calls_kept: bool = True
+    closing_rows: int | None = None
     trace_context: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", RunStatus(self.status))
+
+    @property
+    def rows_at_its_end(self) -> int:
+        """How many rows the end of its stream tells of: those that its settlement appended."""
+        return 1 if self.closing_rows is None else self.closing_rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -179,6 +179,7 @@ agent_invocations = sa.Table(
     sa.Column("error", Json),
     sa.Column("last_frame", sa.BigInteger),
     sa.Column("last_seq", sa.Integer),
+    sa.Column("closing_rows", sa.Integer),
     sa.Column("stream_closed", sa.Boolean, nullable=False),
     sa.Column("calls_kept", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Column("created_at", sa.BigInteger, nullable=False),
@@ -206,9 +207,10 @@ agent_invocations = sa.Table(
 frame; if it is another one now, frames are in doubt. `frame_base`: the number at which a reset stream begins. `result`
 and `error`: what its terminal frame says. `last_frame`: the last frame before the closing ones; while the invocation is
 not settled, the last one that a worker had sent when it handed the run over. `last_seq`: the transcript's last row when
-it was settled. `calls_kept` false: its calls were old and are deleted from the ledger. `trace_context`: the place of
-the call's request in its trace (`runyard.traces.Carrier`), NULL if nobody traces it; it is on the row since whoever
-claims the run may have no message."""
+it was settled. `closing_rows`: how many rows its settlement appended, which the end of its stream announces; NULL if
+the version before settled it, which announced one. `calls_kept` false: its calls were old and are deleted from the
+ledger. `trace_context`: the place of the call's request in its trace (`runyard.traces.Carrier`), NULL if nobody traces
+it; it is on the row since whoever claims the run may have no message."""
 
 agent_messages = sa.Table(
     "agent_messages",

@@ -89,7 +89,7 @@ async def _cancel_other(connection: AsyncConnection, run: Run, invocation_id: st
     await drop_inputs(connection, run.id, dropped)
     await touch(connection, run.id)
     rows = await turns.load_messages(connection, run.id)
-    closing = await _settle(connection, run, invocation, rows, last_frame=0, at=at)
+    closing = await _settle(connection, run, invocation, rows, appended=[], last_frame=0, at=at)
     return Cancelled(run=run, invocation_id=invocation.id, status=run.status, dropped=dropped, ending=closing)
 
 
@@ -118,12 +118,13 @@ async def settle_queued(connection: AsyncConnection, run: Run, *, at: int) -> Ca
     await turns.finish_open_calls(connection, run.id, run.last_seq, results, at=at)
     seq = run.last_seq + 1
     inputs = await take_due(connection, run.id, invocation.id, seq)
+    appended: list[Message] = []
     if results or inputs:
-        content = user_content(results, inputs)
-        rows.append(user_row(run.id, invocation.id, seq, content, at=at))
-        await append(connection, rows[-1])
+        appended.append(user_row(run.id, invocation.id, seq, user_content(results, inputs), at=at))
+        await append(connection, appended[0])
+        rows += appended
     last_frame = kept_last(rows, invocation.id, base=invocation.frame_base or 0, sent=invocation.last_frame or 0)
-    ended = await _settle(connection, run, invocation, rows, last_frame=last_frame, at=at)
+    ended = await _settle(connection, run, invocation, rows, appended=appended, last_frame=last_frame, at=at)
     status = after(run.status, RunEvent.CANCEL)
     values: dict[str, Any] = {"status": status}
     replacement = replacement_of(await waiting_inputs(connection, run.id), invocation.id)
@@ -142,17 +143,31 @@ async def settle_queued(connection: AsyncConnection, run: Run, *, at: int) -> Ca
 
 
 async def _settle(
-    connection: AsyncConnection, run: Run, invocation: Invocation, rows: Sequence[Message], *, last_frame: int, at: int
+    connection: AsyncConnection,
+    run: Run,
+    invocation: Invocation,
+    rows: Sequence[Message],
+    *,
+    appended: Sequence[Message],
+    last_frame: int,
+    at: int,
 ) -> Ending:
-    """End an invocation that no worker has, as cancelled. `rows`: the transcript that it leaves."""
+    """End an invocation that no worker has, as cancelled. `rows`: the transcript that it leaves, with what this
+    transaction `appended`.
+    """
     settlement = settling.cancelled(run, invocation, Totals.stored(run, invocation), rows, last_frame=last_frame)
-    values = {"result": settlement.result, "last_frame": last_frame, "last_seq": rows[-1].seq, "settled_at": at}
+    values = {
+        "status": after(RunStatus.QUEUED, settlement.event),
+        "result": settlement.result,
+        "last_frame": last_frame,
+        "last_seq": rows[-1].seq,
+        "closing_rows": len(appended),
+        "settled_at": at,
+    }
     await connection.execute(
-        sa.update(agent_invocations)
-        .where(agent_invocations.c.id == invocation.id)
-        .values(status=after(RunStatus.QUEUED, settlement.event), **values)
+        sa.update(agent_invocations).where(agent_invocations.c.id == invocation.id).values(**values)
     )
-    return ending(invocation, settlement, rows)
+    return ending(invocation, settlement, rows, appended=appended)
 
 
 async def _open_calls(

@@ -8,7 +8,6 @@ import structlog
 from runyard.db.closes import set_closing_base
 from runyard.db.engine import Database
 from runyard.lifecycle.endings import RESET_DISTANCE, Ending
-from runyard.outcomes import CLOSING_FRAMES
 from runyard.streams.ops import Answer, Close, Op
 
 log = structlog.get_logger()
@@ -38,9 +37,9 @@ async def is_in_doubt(store: Frames, ending: Ending) -> bool:
     return ending.redis_run_id is not None and await store.server_run_id() != ending.redis_run_id
 
 
-def last_before(answer: Answer) -> int:
+def last_before(answer: Answer, ending: Ending) -> int:
     """The number of the last frame before the closing ones."""
-    return answer.last - CLOSING_FRAMES
+    return answer.last - len(ending.frames())
 
 
 async def close_anew(database: Database, store: Frames, ending: Ending, *, stored_last: int = 0) -> None:

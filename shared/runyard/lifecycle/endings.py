@@ -20,7 +20,9 @@ WITHDRAW_ALL = event_payload(FrameEvent.REWIND, {"toSeq": 0, "length": 0})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """An invocation as it was settled. `text`: the answer text in its rows.
+    """An invocation as it was settled. `text`: the answer text in its rows. `appended`: the rows that its settlement
+    appended, which no frame has announced yet.
+
 
     `redis_run_id`: the Redis process that its frames were written to; None: it had not begun.
     """
@@ -33,9 +35,15 @@ class Ending:
     result: dict[str, Any]
     error: dict[str, Any] | None
     last_frame: int
-    last_seq: int
-    last_role: str
+    appended: tuple[Message, ...]
     text: str
+
+    def frames(self) -> list[Payload]:
+        """What ends the stream, whatever is there before."""
+        return [
+            *(event_payload(FrameEvent.MESSAGE, {"seq": row.seq, "role": row.role}) for row in self.appended),
+            terminal_payload(result=self.result, error=self.error, request_id=self.request_id),
+        ]
 
     def close(self, *, base: int = 0) -> Close:
         """The operation that closes the stream. With `base` the stream begins anew from this number, since Redis has
@@ -44,18 +52,17 @@ class Ending:
         return Close(
             stream_id=self.stream_id,
             settled_last=self.last_frame,
-            frames=[
-                event_payload(FrameEvent.MESSAGE, {"seq": self.last_seq, "role": self.last_role}),
-                terminal_payload(result=self.result, error=self.error, request_id=self.request_id),
-            ],
+            frames=self.frames(),
             rewind=event_payload(FrameEvent.REWIND, {"toSeq": self.last_frame, "length": len(self.text)}),
             base=base,
             base_frames=whole_text(self.text) if base else (),
         )
 
 
-def ending(invocation: Invocation, settlement: Settlement, rows: Sequence[Message]) -> Ending:
-    """`rows`: the transcript as the settlement left it."""
+def ending(
+    invocation: Invocation, settlement: Settlement, rows: Sequence[Message], *, appended: Sequence[Message]
+) -> Ending:
+    """`rows`: the transcript as the settlement left it, with what it appended."""
     return Ending(
         run_id=invocation.run_id,
         invocation_id=invocation.id,
@@ -65,8 +72,7 @@ def ending(invocation: Invocation, settlement: Settlement, rows: Sequence[Messag
         result=settlement.result,
         error=settlement.error,
         last_frame=settlement.last_frame,
-        last_seq=rows[-1].seq,
-        last_role=rows[-1].role,
+        appended=tuple(appended),
         text=committed_text(rows, invocation.id),
     )
 
@@ -75,7 +81,8 @@ def stored_ending(invocation: Invocation, rows: Sequence[Message]) -> Ending:
     """The ending of an invocation that was settled before, from its row and the run's transcript."""
     assert invocation.result is not None
     assert invocation.last_frame is not None
-    last = next(row for row in rows if row.seq == invocation.last_seq)
+    assert invocation.last_seq is not None
+    told = range(invocation.last_seq - invocation.rows_at_its_end + 1, invocation.last_seq + 1)
     return Ending(
         run_id=invocation.run_id,
         invocation_id=invocation.id,
@@ -85,8 +92,7 @@ def stored_ending(invocation: Invocation, rows: Sequence[Message]) -> Ending:
         result=invocation.result,
         error=invocation.error,
         last_frame=invocation.last_frame,
-        last_seq=last.seq,
-        last_role=last.role,
+        appended=tuple(row for row in rows if row.seq in told),
         text=committed_text(rows, invocation.id),
     )
 

@@ -187,7 +187,7 @@ async def test_a_cancel_before_the_call_makes_none(worker: Worker) -> None:
     go_on.set()
     settled = await run.settled()
     assert worker.provider.requests == []
-    assert (cancelled(settled)["steps"], settled.order) == (0, ["status", "message", "message", "result"])
+    assert (cancelled(settled)["steps"], settled.order) == (0, ["status", "message", "result"])
 
 
 async def test_text_that_redis_has_lost_is_told_anew(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -246,8 +246,9 @@ class Settled:
     def check(self, *, seen: Sequence[Frame] = ()) -> "Settled":
         """What holds of every settled invocation, for a reader who had `seen` these frames before.
 
-        The text after all rewinds equals the rows' text, numbers have no holes but at a base, the terminal frame is
-        there once and last, the transcript can be sent, every call has ended.
+        The text after all rewinds equals the rows' text, numbers have no holes but at a base, each row is told of once
+        (where something is withdrawn, once at most), the terminal frame is there once and last, the transcript can be
+        sent, every call has ended.
         """
         cursor = seen[-1].seq if seen else 0
         reader = Reader()
@@ -256,6 +257,10 @@ class Settled:
         own = [row for row in self.rows if row.role == "assistant" and row.invocation_id == self.invocation.id]
         assert reader.text == "".join(text_of(row.content) for row in own)
         assert [frame.is_terminal for frame in self.frames].index(True) == len(self.frames) - 1
+        told = [row["seq"] for row in self.events("message")]
+        assert told == sorted(set(told))
+        if FrameEvent.REWIND not in self.order:
+            assert told == [row.seq for row in self.rows if row.invocation_id == self.invocation.id]
         assert self.invocation.stream_closed
         validate_transcript(request_messages(self.rows))
         assert [block["tool_use_id"] for block in self.results] == [

@@ -154,7 +154,8 @@ async def test_a_run_whose_worker_is_dead_settles_as_its_ledger_says(
     done = await cancel(database, run)
     assert (done.status, len(done.dropped)) == (RunStatus.CANCELLED, 1)
     assert done.ending is not None
-    assert (done.ending.text, done.ending.last_frame, done.ending.last_role) == ("Let me check.", 6, "user")
+    assert (done.ending.text, done.ending.last_frame) == ("Let me check.", 6)
+    assert [(row.seq, row.role) for row in done.ending.appended] == [(3, "user")]
     after, invocation = await run_and_invocation(database, run.id)
     assert (after.status, after.worker_id, after.steps) == (RunStatus.CANCELLED, None, TOTALS.run_steps)
     assert (invocation.steps, invocation.result["steps"], invocation.deaths) == (
