@@ -102,15 +102,15 @@ async def open_gateway(settings: Settings) -> AsyncIterator[Gateway]:
         members = Members(client, prefix=settings.prefix)
         hub.listen(changes_channel(settings.prefix), lambda _message: feed.wake())
         fleet = Fleet(database)
-        directory = AgentDirectory(database, lives=fleet.lives)
-        standings = Standings(
+        directory = AgentDirectory(
             database,
-            directory,
-            fleet,
+            lives=fleet.lives,
             per_user=settings.running_per_user,
             per_tenant=settings.running_per_tenant,
         )
-        depths = Depths(database, BrokerDepth(settings.broker_url, prefix=settings.prefix), lives=fleet.lives)
+        standings = Standings(database, directory, fleet)
+        broker_depth = BrokerDepth(settings.broker_url, prefix=settings.prefix)
+        depths = Depths(database, broker_depth, lives=fleet.lives, limits=directory.limits)
         metrics.LINKS.set(database.links)
         metrics.LINKS_IN_USE.set_function(database.links_in_use)
         samples = DepthSamples(depths)

@@ -53,6 +53,8 @@ def _add(families: dict[str, GaugeMetricFamily], depth: QueueDepth) -> None:
     for each in depth.priorities:
         families["runyard_queue_queued"].add_metric([queue, each.priority], each.queued)
         families["runyard_queue_oldest_seconds"].add_metric([queue, each.priority], (each.oldest_ms or 0) / 1000)
+        claimable_s = (each.oldest_claimable_ms or 0) / 1000
+        families["runyard_queue_claimable_oldest_seconds"].add_metric([queue, each.priority], claimable_s)
     families["runyard_queue_workers"].add_metric([queue], depth.crew.workers)
     families["runyard_queue_draining"].add_metric([queue], depth.crew.draining)
     families["runyard_queue_slots"].add_metric([queue], depth.crew.slots)

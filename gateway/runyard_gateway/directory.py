@@ -9,6 +9,7 @@ from typing import Any
 
 from runyard.clock import now_ms
 from runyard.db.engine import Database
+from runyard.db.limits import Limits
 from runyard.db.reads import Manifest, agents_known
 from runyard.ids import WorkerId
 from runyard.names import FUNCTION_PREFIX
@@ -53,12 +54,17 @@ class AgentDirectory:
     """Read at most once a second, for any number of calls; an unknown name is looked up again at once.
 
     Functions are looked up by their own names, and never found where an agent is asked for. `lives` (`Fleet.lives`)
-    says which workers live, which a row alone does not show.
+    says which workers live, which a row alone does not show. `per_user`, `per_tenant`: how many runs may run at once,
+    as in the workers' settings; 0: any number.
     """
 
-    def __init__(self, database: Database, *, lives: Callable[[WorkerId], bool]) -> None:
+    def __init__(
+        self, database: Database, *, lives: Callable[[WorkerId], bool], per_user: int = 0, per_tenant: int = 0
+    ) -> None:
         self._database = database
         self._lives = lives
+        self._per_user = per_user
+        self._per_tenant = per_tenant
         self._agents: dict[str, KnownAgent] = {}
         self._functions: dict[str, KnownAgent] = {}
         self._read_at = -FRESH_S
@@ -80,12 +86,13 @@ class AgentDirectory:
             await self._refresh()
         return self._functions.get(name)
 
-    async def max_running(self) -> dict[str, int]:
-        """The limits of agents and functions that have one, by the names in their runs."""
+    async def limits(self) -> Limits:
+        """How many runs may run at once, those of agents and functions by the names in their runs."""
         await self._keep_fresh()
         known = [*self._agents.values(), *self._functions.values()]
-        limits = {each.current.agent: each.max_running for each in known}
-        return {name: limit for name, limit in limits.items() if limit is not None}
+        of_agents = {each.current.agent: each.max_running for each in known}
+        given = {name: limit for name, limit in of_agents.items() if limit is not None}
+        return Limits.of(per_user=self._per_user, per_tenant=self._per_tenant, per_agent=given)
 
     async def _keep_fresh(self) -> None:
         if time.monotonic() - self._read_at >= FRESH_S:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from runyard.db.engine import Database
-from runyard.db.limits import Limits, Running, running_now
+from runyard.db.limits import Limits, Running, is_full, running_now
 from runyard.db.positions import POSITION_MAX, Place, queue_positions
 from runyard.runs import RunStatus
 from runyard_gateway.directory import AgentDirectory
@@ -42,16 +42,12 @@ class Standing:
 
 
 class Standings:
-    """`per_user`, `per_tenant`: how many runs may run at once, as in the workers' settings; 0: any number."""
+    """Asked for by streams, when their readers are to be told."""
 
-    def __init__(
-        self, database: Database, directory: AgentDirectory, fleet: Fleet, *, per_user: int, per_tenant: int
-    ) -> None:
+    def __init__(self, database: Database, directory: AgentDirectory, fleet: Fleet) -> None:
         self._database = database
         self._directory = directory
         self._fleet = fleet
-        self._per_user = per_user
-        self._per_tenant = per_tenant
 
     async def of(self, stream_ids: Sequence[str]) -> dict[str, Standing]:
         """For those streams whose runs are queued. Two statements for all of them, the second only if there are limits.
@@ -64,9 +60,7 @@ class Standings:
             return {}
         if not all(self._fleet.serves(place.queue, place.agent) for place in places.values()):
             await self._fleet.look_anew()
-        limits = Limits.of(
-            per_user=self._per_user, per_tenant=self._per_tenant, per_agent=await self._directory.max_running()
-        )
+        limits = await self._directory.limits()
         running = await self._database.read(running_now, limits, {place.tenant_id for place in places.values()})
         return {stream_id: self._standing(place, limits, running) for stream_id, place in places.items()}
 
@@ -79,14 +73,10 @@ class Standings:
     def _reason(self, place: Place, limits: Limits, running: Running) -> WaitReason | None:
         if not self._fleet.serves(place.queue, place.agent):
             return WaitReason.NO_WORKER
-        if _is_full(limits.per_agent.get(place.agent), running.by_agent[place.agent]):
+        if is_full(limits.per_agent.get(place.agent), running.by_agent[place.agent]):
             return WaitReason.AGENT_LIMIT
-        if _is_full(limits.per_tenant, running.by_tenant[place.tenant_id]):
+        if is_full(limits.per_tenant, running.by_tenant[place.tenant_id]):
             return WaitReason.TENANT_LIMIT
-        if _is_full(limits.per_user, running.by_user[place.tenant_id, place.user_id]):
+        if is_full(limits.per_user, running.by_user[place.tenant_id, place.user_id]):
             return WaitReason.USER_LIMIT
         return None
-
-
-def _is_full(limit: int | None, running: int) -> bool:
-    return limit is not None and running >= limit

@@ -125,6 +125,10 @@ DEPTH = {
         "How long the queued run of a priority class has waited that has waited longest; 0: none",
         ("queue", "priority"),
     ),
+    "runyard_queue_claimable_oldest_seconds": (
+        "The same among those that no limit holds back (of an agent, a tenant, a user): a free slot would take them",
+        ("queue", "priority"),
+    ),
     "runyard_queue_queued": ("Queued runs by priority class", ("queue", "priority")),
     "runyard_queue_workers": ("Living workers, those that leave included", ("queue",)),
     "runyard_queue_draining": ("Workers that leave", ("queue",)),

@@ -1,6 +1,7 @@
 """The depth of queues equals what SQL and the broker say: one suite on both databases and both brokers."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from runyard.db.claims import give_back
 from runyard.db.deaths import bury
 from runyard.db.depth import read_beats
 from runyard.db.engine import Database, sync_engine
+from runyard.db.limits import NO_LIMITS, Limits
 from runyard.db.workers import beat
 from runyard.depth.pulse import Pulse
 from runyard.depth.queues import Crew, QueuedClass, QueueDepth, Unserved, look
@@ -58,8 +60,8 @@ async def test_runs_are_counted_as_they_go_through_their_life(
         queue="default",
         messages=Messages(ready=0, delayed=0, dead=0),
         priorities=(
-            QueuedClass(priority=Priority.INTERACTIVE, queued=0, oldest_ms=None),
-            QueuedClass(priority=Priority.BACKGROUND, queued=0, oldest_ms=None),
+            QueuedClass(priority=Priority.INTERACTIVE, queued=0, oldest_ms=None, oldest_claimable_ms=None),
+            QueuedClass(priority=Priority.BACKGROUND, queued=0, oldest_ms=None, oldest_claimable_ms=None),
         ),
         running=0,
         waiting=0,
@@ -101,6 +103,37 @@ async def test_a_caller_is_shown_the_runs_of_their_tenants(database: Database, b
     oldest = everybodys.oldest_queued_ms
     assert oldest is not None
     assert all((depth.oldest_queued_ms or 0) < oldest for depth in shown.values())
+
+
+@pytest.mark.parametrize(
+    ("limits", "ages_s"),
+    [
+        (NO_LIMITS, 400),
+        (Limits(per_user=1), 300),
+        (Limits(per_tenant=1), 200),
+        (Limits(per_agent={"researcher": 1}), 100),
+        (Limits(per_agent={"researcher": 1, "writer": 0}), None),
+        (Limits(per_user=2, per_tenant=2, per_agent={"researcher": 2}), 400),
+    ],
+    ids=["none", "user", "tenant", "agent", "agents", "not full"],
+)
+async def test_what_waits_for_a_limit_waits_for_no_slot(
+    database: Database, database_url: str, broker: Broker, limits: Limits, ages_s: int | None
+) -> None:
+    """Behind one run of ada's: hers, another user's of her tenant, another tenant's, another agent's."""
+    worker, now = registered(database_url), now_ms()
+    await accepted(database, at=now - 500_000)
+    await claimed(database, worker)
+    others: list[dict[str, str]] = [{}, {"user_id": "bob"}, {"tenant_id": "initech"}]
+    for age_s, other in zip((400, 300, 200), others, strict=True):
+        await accepted(database, at=now - 1000 * age_s, **other)
+    await accepted(database, at=now - 100_000, tenant_id="initech", agent="writer")
+    depth = await look(database, BrokerDepth(broker.url, prefix=broker.prefix), lives=lambda _: True, limits=limits)
+    (interactive, _) = depth.of_all()[0].priorities
+    assert interactive.oldest_ms is not None
+    assert interactive.oldest_ms // 100_000 == 4
+    claimable = interactive.oldest_claimable_ms
+    assert (None if claimable is None else claimable // 100_000 * 100) == ages_s
 
 
 async def test_waiting_runs_are_counted(database: Database, broker: Broker) -> None:
@@ -305,10 +338,18 @@ class CountingDatabase:
         return await self._database.snapshot(*args, **kwargs)
 
 
+def depths_of(database: Any, broker: Broker, *, clock: Callable[[], float]) -> Depths:
+    async def limits() -> Limits:
+        return NO_LIMITS
+
+    messages = BrokerDepth(broker.url, prefix=broker.prefix)
+    return Depths(database, messages, lives=lambda _: True, limits=limits, clock=clock)
+
+
 async def test_a_gateway_looks_once_a_second_for_all_who_ask(database: Database, broker: Broker) -> None:
     now = 100.0
     counting = CountingDatabase(database)
-    depths = Depths(counting, BrokerDepth(broker.url, prefix=broker.prefix), lives=lambda _: True, clock=lambda: now)  # type: ignore[arg-type]
+    depths = depths_of(counting, broker, clock=lambda: now)
     async with asyncio.TaskGroup() as tasks:
         asking = [tasks.create_task(depths.now()) for _ in range(20)]
         leaves = tasks.create_task(depths.now())
@@ -330,7 +371,7 @@ async def test_a_gateway_tells_no_old_number_when_the_database_is_away(database:
     now = 100.0
     counting = CountingDatabase(database)
     counting.gate.set()
-    depths = Depths(counting, BrokerDepth(broker.url, prefix=broker.prefix), lives=lambda _: True, clock=lambda: now)  # type: ignore[arg-type]
+    depths = depths_of(counting, broker, clock=lambda: now)
     await depths.now()
     now += 1
     counting.away = True

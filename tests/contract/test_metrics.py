@@ -205,7 +205,8 @@ async def test_the_depth_is_that_of_the_rows(stack: Stack, watched: Watched, api
     await shows(port, "runyard_queue_slots", SLOTS, queue="relay")
     await shows(port, "runyard_queue_draining", 0, queue="relay")
     told = watched.told()
-    assert value(told, "runyard_queue_oldest_seconds", queue="relay", priority="interactive") > 0
+    for name in ("runyard_queue_oldest_seconds", "runyard_queue_claimable_oldest_seconds"):
+        assert value(told, name, queue="relay", priority="interactive") > 0
     assert value(told, "runyard_depth_known") == 1
     for gate in gates:
         stack.open_gate(gate)

@@ -6,6 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runyard.db.limits import ANY_NUMBER, NO_LIMITS, Limits
 from runyard.db.tables import QUEUED, RUNNING, WAITING, agent_manifests, agent_runs, workers
 from runyard.ids import WorkerId
 from runyard.priorities import PENALTY_MS, Priority
@@ -17,7 +18,7 @@ class Load:
     """How many runs of one tenant, agent and priority class have one status.
 
     `since`: for queued runs, when the one that waits longest was accepted or last given back, in epoch milliseconds;
-    None for other statuses.
+    None for other statuses. `claimable_since`: the same among those whose users may have one more running.
     """
 
     queue: str
@@ -27,6 +28,7 @@ class Load:
     priority: Priority
     runs: int
     since: int | None
+    claimable_since: int | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +52,9 @@ class Census:
     queues: tuple[str, ...]
 
 
-def _loads_of(status: sa.ColumnElement[str], since: sa.ColumnElement[Any]) -> sa.Select[Any]:
+def _loads_of(
+    status: sa.ColumnElement[str], since: sa.ColumnElement[Any], claimable_since: sa.ColumnElement[Any]
+) -> sa.Select[Any]:
     return (
         sa.select(
             agent_runs.c.queue,
@@ -60,6 +64,7 @@ def _loads_of(status: sa.ColumnElement[str], since: sa.ColumnElement[Any]) -> sa
             status.label("status"),
             sa.func.count().label("runs"),
             since.label("since"),
+            claimable_since.label("claimable_since"),
         )
         .where(agent_runs.c.status == status)
         .group_by(agent_runs.c.queue, agent_runs.c.agent, agent_runs.c.tenant_id, agent_runs.c.priority)
@@ -73,8 +78,18 @@ _penalty = sa.case(
 )
 _accepted_at = agent_runs.c.rank - _penalty
 _waits_since = sa.case((agent_runs.c.requeued_at > _accepted_at, agent_runs.c.requeued_at), else_=_accepted_at)
+_running = agent_runs.alias("running")
+_full_users = (  # few: whoever is full has runs that run
+    sa.select(_running.c.tenant_id, _running.c.user_id)
+    .where(_running.c.status == RUNNING)
+    .group_by(_running.c.tenant_id, _running.c.user_id)
+    .having(sa.func.count() >= sa.bindparam("per_user", type_=sa.Integer))
+)
+_may_run = sa.tuple_(agent_runs.c.tenant_id, agent_runs.c.user_id).not_in(_full_users)
 _loads = sa.union_all(
-    _loads_of(QUEUED, sa.func.min(_waits_since)), _loads_of(RUNNING, _nothing), _loads_of(WAITING, _nothing)
+    _loads_of(QUEUED, sa.func.min(_waits_since), sa.func.min(sa.case((_may_run, _waits_since)))),
+    _loads_of(RUNNING, _nothing, _nothing),
+    _loads_of(WAITING, _nothing, _nothing),
 )
 _workers = sa.select(
     workers.c.id, workers.c.beat, workers.c.slots, workers.c.queues, workers.c.agents, workers.c.draining
@@ -83,11 +98,11 @@ _beats = sa.select(workers.c.id, workers.c.beat)
 _manifests = sa.select(agent_manifests.c.manifest).where(agent_manifests.c.last_seen >= sa.bindparam("seen_since"))
 
 
-async def take_census(connection: AsyncConnection, *, seen_since: int) -> Census:
+async def take_census(connection: AsyncConnection, *, seen_since: int, limits: Limits = NO_LIMITS) -> Census:
     """Read it with `Database.snapshot`, so that a run that is being claimed is counted once."""
     loads = [
         Load(**{**row._mapping, "status": RunStatus(row.status), "priority": Priority.stored(row.priority)})
-        for row in await connection.execute(_loads)
+        for row in await connection.execute(_loads, {"per_user": limits.per_user or ANY_NUMBER})
     ]
     rows = await read_workers(connection)
     manifests = await connection.execute(_manifests, {"seen_since": seen_since})

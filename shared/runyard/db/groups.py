@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runyard.db.limits import NO_LIMITS, Limits, full_agents, running_of_tenant, running_of_user
+from runyard.db.limits import ANY_NUMBER, NO_LIMITS, Limits, full_agents, running_of_tenant, running_of_user
 from runyard.db.tables import QUEUED, agent_runs
 
 NEAR = 32
@@ -20,8 +20,6 @@ NEAR = 32
 
 BEST = 64
 """Groups that are told of. A claim goes on to the next where others hold all rows of one, which few are at a time."""
-
-ANY_NUMBER = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,6 +16,9 @@ _LOCKS = 0x72756E79
 """The first half of these advisory locks' keys; the second is the hash of a name. (Migrations lock a single number.)"""
 
 
+ANY_NUMBER = 2**31 - 1
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
     """None, or an agent that is not named, means any number."""
@@ -34,6 +37,12 @@ class Limits:
 
 
 NO_LIMITS = Limits()
+
+
+def is_full(limit: int | None, running: int) -> bool:
+    """Whether no further run may run now."""
+    return limit is not None and running >= limit
+
 
 _running = agent_runs.alias("running")
 _count = sa.select(sa.func.count()).select_from(_running).where(_running.c.status == RUNNING).correlate_except(_running)

@@ -8,6 +8,7 @@ from typing import Any
 from runyard.clock import now_ms, to_iso
 from runyard.db.depth import Census, Load, WorkerRow, take_census
 from runyard.db.engine import Database
+from runyard.db.limits import NO_LIMITS, Limits, is_full
 from runyard.ids import WorkerId
 from runyard.priorities import Priority
 from runyard.queue.depth import BrokerDepth, Messages
@@ -34,6 +35,8 @@ class QueuedClass:
     priority: Priority
     queued: int
     oldest_ms: int | None
+    oldest_claimable_ms: int | None
+    """Of those that no limit holds back: a free slot is all that they wait for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,6 +102,7 @@ class Depth:
         messages: Mapping[str, Messages] | None,
         *,
         lives: Callable[[WorkerId], bool],
+        limits: Limits,
         at: int,
         broker_error: str | None = None,
     ) -> None:
@@ -118,6 +122,10 @@ class Depth:
         self._loads: dict[str, list[Load]] = defaultdict(list)
         for load in census.loads:
             self._loads[load.tenant_id].append(load)
+        self._limits = limits
+        running = [load for load in census.loads if load.status is RunStatus.RUNNING]
+        self._by_agent = _runs(running, lambda load: load.agent)
+        self._by_tenant = _runs(running, lambda load: load.tenant_id)
 
     def of_all(self) -> list[QueueDepth]:
         return self._told(load for loads in self._loads.values() for load in loads)
@@ -157,28 +165,41 @@ class Depth:
         ]
 
     def _of_class(self, priority: Priority, loads: Sequence[Load]) -> QueuedClass:
-        since = min((load.since for load in loads if load.since is not None), default=None)
         return QueuedClass(
             priority=priority,
             queued=sum(load.runs for load in loads),
-            # Clocks of the machine that accepted and of this one may differ.
-            oldest_ms=None if since is None else max(0, self.at - since),
+            oldest_ms=self._age_ms(load.since for load in loads),
+            oldest_claimable_ms=self._age_ms(load.claimable_since for load in loads if self._may_run(load)),
         )
 
+    def _may_run(self, load: Load) -> bool:
+        """Whether agent and tenant may have one more running; the users of a load are told apart in its row."""
+        return not (
+            is_full(self._limits.per_agent.get(load.agent), self._by_agent[load.agent])
+            or is_full(self._limits.per_tenant, self._by_tenant[load.tenant_id])
+        )
 
-async def look(database: Database, broker: BrokerDepth, *, lives: Callable[[WorkerId], bool]) -> Depth:
+    def _age_ms(self, since: Iterable[int | None]) -> int | None:
+        """Of the oldest. Clocks of the machine that accepted and of this one may differ."""
+        oldest = min((at for at in since if at is not None), default=None)
+        return None if oldest is None else max(0, self.at - oldest)
+
+
+async def look(
+    database: Database, broker: BrokerDepth, *, lives: Callable[[WorkerId], bool], limits: Limits = NO_LIMITS
+) -> Depth:
     """The depth as it is now.
 
     Raises:
         StoreUnavailable: without the rows there is no depth.
     """
-    census = await database.snapshot(take_census, seen_since=now_ms() - SEEN_WITHIN_MS)
+    census = await database.snapshot(take_census, seen_since=now_ms() - SEEN_WITHIN_MS, limits=limits)
     at = now_ms()
     try:
         messages = await broker.messages(queues_of(census))
     except BrokerAwayError as error:
-        return Depth(census, None, lives=lives, at=at, broker_error=str(error))
-    return Depth(census, messages, lives=lives, at=at)
+        return Depth(census, None, lives=lives, limits=limits, at=at, broker_error=str(error))
+    return Depth(census, messages, lives=lives, limits=limits, at=at)
 
 
 def queues_of(census: Census) -> list[str]:
@@ -186,6 +207,13 @@ def queues_of(census: Census) -> list[str]:
     with_runs = {load.queue for load in census.loads}
     with_workers = {queue for worker in census.workers for queue in worker.queues}
     return sorted({*census.queues, *with_runs, *with_workers})
+
+
+def _runs(loads: Iterable[Load], name_of: Callable[[Load], str]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for load in loads:
+        counts[name_of(load)] += load.runs
+    return counts
 
 
 def _crew(queue: str, living: Sequence[WorkerRow]) -> Crew:

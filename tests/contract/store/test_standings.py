@@ -27,9 +27,9 @@ class Watch:
     def __init__(self, database: Database, **limits: int) -> None:
         self.now = 100.0
         self.fleet = Fleet(database, clock=lambda: self.now)
-        self.directory = AgentDirectory(database, lives=self.fleet.lives)
+        self.directory = AgentDirectory(database, lives=self.fleet.lives, **limits)
         self._database = database
-        self._standings = Standings(database, self.directory, self.fleet, **{"per_user": 0, "per_tenant": 0, **limits})
+        self._standings = Standings(database, self.directory, self.fleet)
 
     async def of(self, run: Run) -> Standing | None:
         stream_id = (await run_and_invocation(self._database, run.id))[1].stream_id

@@ -80,7 +80,7 @@ async def posted(
     parts = SimpleNamespace(hub=hub, store=store, database=database)
     fleet = Fleet(database)
     directory = AgentDirectory(database, lives=fleet.lives)
-    standings = Standings(database, directory, fleet, per_user=0, per_tenant=0)
+    standings = Standings(database, directory, fleet)
     running = [asyncio.create_task(hub.run()), asyncio.create_task(Watcher(database, store, hub, standings).run())]
     try:
         yield Post(name=name, hub=hub, parts=parts, redis=client)
