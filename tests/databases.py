@@ -1,15 +1,20 @@
 """Databases of the tests' own, on a Postgres server that must be there."""
 
 import contextlib
+import functools
 import os
 import secrets
+from collections import defaultdict
 from collections.abc import Iterator
+from typing import ClassVar
 
 import psycopg
 import pytest
 import sqlalchemy as sa
 from psycopg import sql
+from sqlalchemy.ext.asyncio import AsyncEngine
 
+from runyard.db.engine import Database, sync_engine
 from runyard.db.tables import metadata
 
 SQLITE = pytest.param("sqlite", id="sqlite")
@@ -22,12 +27,44 @@ URL_VARIABLE = "RUNYARD_TEST_POSTGRES_URL"
 URL_DEFAULT = "postgresql://postgres@127.0.0.1:5432"
 
 
+class LastingDatabase(Database):
+    """A `Database` that leaves to the next one of its URL what its engine has compiled, and no link.
+
+    To compile the statements anew takes longer than most tests take otherwise.
+    """
+
+    _closed: ClassVar[defaultdict[tuple[str, int], list[AsyncEngine]]] = defaultdict(list)
+
+    def _create(self, url: str, pool_size: int) -> AsyncEngine:
+        self._left = self._closed[url, pool_size]
+        return self._left.pop() if self._left else super()._create(url, pool_size)
+
+    async def close(self) -> None:
+        await super().close()
+        self._left.append(self._engine)
+
+
+@contextlib.contextmanager
+def blocking_engine(url: str) -> Iterator[sa.Engine]:
+    """A `sync_engine` that keeps what it has compiled for the next who asks, and no link."""
+    engine = _blocking_engine(url)
+    yield engine
+    engine.dispose()
+
+
+_blocking_engine = functools.cache(sync_engine)
+
+
 @contextlib.contextmanager
 def postgres_database() -> Iterator[str]:
-    """A new database, as `RUNYARD_DATABASE_URL` names it."""
+    """A new database, as `RUNYARD_DATABASE_URL` names it.
+
+    Its commits do not wait for the disk: no test kills this server, so that nobody can tell.
+    """
     name = f"runyard_test_{secrets.token_hex(6)}"
     with postgres_server() as server:
         server.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        server.execute(sql.SQL("ALTER DATABASE {} SET synchronous_commit = off").format(sql.Identifier(name)))
         try:
             yield _server_url().set(database=name).render_as_string(hide_password=False)
         finally:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import structlog
 from tests.contract.execution.worker import Worker, opened
-from tests.databases import POSTGRES, SQLITE, empty_postgres, postgres_database
+from tests.databases import POSTGRES, SQLITE, LastingDatabase, empty_postgres, postgres_database
 from tests.redis_servers import redis_server, sweep
 
 from runyard.db.engine import Database
@@ -31,12 +31,21 @@ def shared_postgres_url() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tests put files of their own here, one after the other."""
+    return tmp_path_factory.mktemp("sqlite") / "runyard.db"
+
+
 @pytest.fixture(params=[SQLITE, POSTGRES])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A migrated database that is empty and the test's alone, on SQLite and on Postgres."""
+def database_url(request: pytest.FixtureRequest) -> str:
+    """A migrated database that is empty and the test's alone, on SQLite and on Postgres; the URL is always the same."""
     if request.param == "sqlite":
-        shutil.copyfile(request.getfixturevalue("sqlite_template"), tmp_path / "runyard.db")
-        return f"sqlite:///{tmp_path}/runyard.db"
+        file: Path = request.getfixturevalue("sqlite_file")
+        for left in file.parent.iterdir():
+            left.unlink()  # whoever has it open still writes to what is gone
+        shutil.copyfile(request.getfixturevalue("sqlite_template"), file)
+        return f"sqlite:///{file}"
     url: str = request.getfixturevalue("shared_postgres_url")
     empty_postgres(url)
     return url
@@ -54,7 +63,7 @@ def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    opened = Database(database_url, pool_size=4)
+    opened = LastingDatabase(database_url, pool_size=4)
     yield opened
     await opened.close()
 
@@ -62,7 +71,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 @pytest.fixture
 async def rival(database_url: str) -> AsyncIterator[Database]:
     """The same database as another process sees it: a pool (and on SQLite a writer's lock) of its own."""
-    opened = Database(database_url, pool_size=4)
+    opened = LastingDatabase(database_url, pool_size=4)
     yield opened
     await opened.close()
 

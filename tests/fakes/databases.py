@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Any
 
-from runyard.db.engine import Database
+from tests.databases import LastingDatabase
+
 from runyard.errors import CommitUnknown, StoreUnavailable
 
 GUARD_S = 30.0
@@ -18,7 +19,7 @@ class Fault(StrEnum):
     LOST_ANSWER = "lost answer"  # it happened, and it is not known
 
 
-class FaultyDatabase(Database):
+class FaultyDatabase(LastingDatabase):
     """`faults[work]` are the fates of its next executions, then they succeed. `before[work]` runs before the next."""
 
     def __init__(self, url: str, *, pool_size: int) -> None:

@@ -44,11 +44,12 @@ from tests.contract.lifecycle.lifecycle_model import Invocation as ModelInvocati
 from tests.contract.lifecycle.lifecycle_model import Model, Outcome
 from tests.contract.lifecycle.lifecycle_model import Run as ModelRun
 from tests.contract.store import states
+from tests.databases import blocking_engine
 from tests.searches import search
 from tests.standin import validate_transcript
 
 from runyard.blocks import call_ids, text_of
-from runyard.db.engine import Database, sync_engine
+from runyard.db.engine import Database
 from runyard.db.limits import NO_LIMITS, Limits
 from runyard.db.records import Call as CallRow
 from runyard.db.records import Input, Invocation, Message, Run
@@ -184,10 +185,8 @@ class Lifecycle(RuleBasedStateMachine):
             return
         worker = WorkerId(f"wk_{next(self.numbers)}")
         registration = Registration(worker_id=worker, host="host-1", slots=4, queues=("default",), manifests={})
-        engine = sync_engine(self.world.url)
-        with engine.begin() as connection:
+        with blocking_engine(self.world.url) as engine, engine.begin() as connection:
             register(connection, registration)
-        engine.dispose()
         self.beats[worker] = 0
         self.model.workers.add(worker)
 

@@ -39,6 +39,9 @@ def fill(database_url: str, *, tenant_id: str, user_id: str) -> None:
 
 def _insert(engine: sa.Engine, tenant_id: str, user_id: str) -> None:
     with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":
+            # Pages whose rows are not on the disk yet are none that VACUUM marks as visible to all.
+            connection.execute(sa.text("SET LOCAL synchronous_commit = on"))
         connection.execute(
             sa.insert(workers),
             [

@@ -7,10 +7,11 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.databases import blocking_engine
 
 from runyard.db.boundaries import Boundary, Settlement, end_turn
 from runyard.db.claims import Claim, claim_best
-from runyard.db.engine import Database, sync_engine
+from runyard.db.engine import Database
 from runyard.db.records import Invocation, Run
 from runyard.db.scope import Scope
 from runyard.db.tables import agent_runs, metadata
@@ -73,10 +74,8 @@ def registration_of(**changes: Any) -> Registration:
 def registered(database_url: str, **changes: Any) -> WorkerId:
     """A new worker's row."""
     registration = registration_of(**changes)
-    engine = sync_engine(database_url)
-    with engine.begin() as connection:
+    with blocking_engine(database_url) as engine, engine.begin() as connection:
         register(connection, registration)
-    engine.dispose()
     return registration.worker_id
 
 

@@ -155,11 +155,11 @@ async def test_a_run_loaded_anew_waits_for_the_write_in_doubt(
 
 
 @on_sqlite
-async def test_a_disk_that_fails_at_the_commit(database: Database, tmp_path: Path) -> None:
+async def test_a_disk_that_fails_at_the_commit(database: Database, sqlite_file: Path) -> None:
     await accepted(database)
     before = await contents(database)
     turn = new_turn()
-    with full_disk_at_commit(database, tmp_path / "runyard.db-wal"), pytest.raises(CommitUnknown):
+    with full_disk_at_commit(database, sqlite_file.with_name("runyard.db-wal")), pytest.raises(CommitUnknown):
         await database.write(accept_turn, turn)
     assert await contents(database) == before
     await database.write(accept_turn, turn)

@@ -275,9 +275,9 @@ async def test_a_pool_that_is_used_up_is_unavailable(database_url: str, monkeypa
 
 
 @pytest.fixture
-def other_process(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+def other_process(database_url: str, sqlite_file: Path) -> Iterator[sqlite3.Connection]:
     """A connection that knows nothing of ours."""
-    with contextlib.closing(sqlite3.connect(tmp_path / "runyard.db", isolation_level=None)) as connection:
+    with contextlib.closing(sqlite3.connect(sqlite_file, isolation_level=None)) as connection:
         yield connection
 
 

@@ -125,10 +125,11 @@ async def test_a_row_too_many_undoes_all(database: Database) -> None:
 
 async def test_a_new_run_takes_one_statement_on_postgres(database: Database) -> None:
     statements: list[str] = []
-    sa.event.listen(
-        database._engine.sync_engine,
-        "before_cursor_execute",
-        lambda *arguments: statements.append(arguments[2]),
-    )
+
+    def note(*arguments: Any) -> None:
+        statements.append(arguments[2])
+
+    sa.event.listen(database._engine.sync_engine, "before_cursor_execute", note)
     await database.write(accept_turn, new_turn())
+    sa.event.remove(database._engine.sync_engine, "before_cursor_execute", note)
     assert len(statements) == (4 if database.is_sqlite else 1)  # with BEGIN IMMEDIATE, which is ours there
