@@ -10,11 +10,12 @@ import os
 import runpy
 import sys
 from collections.abc import Mapping
-from multiprocessing.context import ForkServerProcess
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 IMPORTED = (
     "runyard_gateway.app",
+    "runyard.db.migrate",
     "runyard_workers.main",
     "runyard_workers.providers.sdk_errors",
     "anthropic.resources.messages",
@@ -27,11 +28,16 @@ IMPORTED = (
 
 def born(module: str, environment: Mapping[str, str], log: Path) -> ForkServerProcess:
     """A process that runs `module` as `python -m` does, and writes to its log alone."""
-    forking = multiprocessing.get_context("forkserver")
-    forking.set_forkserver_preload([*IMPORTED])  # heard by the first who asks; it is the same for all
-    child = forking.Process(target=_live, args=(module, dict(environment), log))
+    child = forking().Process(target=_live, args=(module, dict(environment), log))
     child.start()
     return child
+
+
+def forking() -> ForkServerContext:
+    """For what is started otherwise than by a module's name."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*IMPORTED])  # heard by the first who asks; it is the same for all
+    return context
 
 
 def _live(module: str, environment: dict[str, str], log: Path) -> None:

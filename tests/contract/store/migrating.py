@@ -1,21 +1,16 @@
-"""A process that migrates one database and says how it goes; a script, so that a test can start many and kill one.
+"""A process that migrates one database and says how it goes: a test can start many and kill one.
 
-Arguments: the URL, and "all" or the beginning of the statement after which it stands still. It writes lines: `ready`,
-then after a line on its input `waiting` (before it asks for the lock) and either `done <number of migrations run>` or
-`half way`, where it stays until it is killed.
+It sends lines: `ready`, then after a line to it `waiting` (before it asks for the lock) and either `done <number of
+migrations run>` or `half way`, where it stays until it is killed.
 """
 
 import logging
-import sys
 import threading
+from multiprocessing.connection import Connection
 
 import sqlalchemy as sa
 
 from runyard.db.migrate import upgrade
-
-
-def say(line: str) -> None:
-    print(line, flush=True)  # noqa: T201 - how it talks to the test
 
 
 class Count(logging.Handler):
@@ -25,7 +20,8 @@ class Count(logging.Handler):
         self.runs += record.getMessage().startswith("Running upgrade")
 
 
-def main(database_url: str, until: str) -> None:
+def main(database_url: str, until: str, test: Connection) -> None:
+    """`until`: the beginning of the statement after which it stands still."""
     count = Count()
     logger = logging.getLogger("alembic.runtime.migration")
     logger.setLevel(logging.INFO)
@@ -34,18 +30,15 @@ def main(database_url: str, until: str) -> None:
     @sa.event.listens_for(sa.Engine, "before_cursor_execute")
     def _before(_connection: object, _cursor: object, statement: str, *_: object) -> None:
         if statement == "BEGIN IMMEDIATE" or "pg_advisory_xact_lock" in statement:
-            say("waiting")
+            test.send("waiting")
 
     @sa.event.listens_for(sa.Engine, "after_cursor_execute")
     def _after(_connection: object, _cursor: object, statement: str, *_: object) -> None:
         if statement.strip().startswith(until):
-            say("half way")
+            test.send("half way")
             threading.Event().wait()
 
-    say("ready")
-    sys.stdin.readline()
+    test.send("ready")
+    test.recv()
     upgrade(database_url)
-    say(f"done {count.runs}")
-
-
-main(*sys.argv[1:])
+    test.send(f"done {count.runs}")

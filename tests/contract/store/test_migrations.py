@@ -2,10 +2,9 @@
 
 import contextlib
 import json
+import multiprocessing
 import re
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,9 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from tests.contract.store import migrating
 from tests.databases import POSTGRES, SQLITE
+from tests.integration.nursery import forking
 
 from runyard.db import migrate
 from runyard.db.engine import sync_engine
@@ -27,40 +28,37 @@ from runyard.errors import StartError
 SCRIPTS = ScriptDirectory.from_config(migrate._config())
 HEAD = SCRIPTS.get_current_head()
 ALL = f"done {len(list(SCRIPTS.walk_revisions()))}"
-SCRIPT = Path(__file__).with_name("migrating.py")
 UPGRADES = Path(__file__).parents[3] / "docs/upgrade.md"
 BEFORE = "0006"
 """What the version before this one migrates to (`tests/previous`)."""
 
 
 class Process:
-    """One run of `migrating.py`."""
+    """One that runs `migrating.main`."""
 
     def __init__(self, database_url: str, until: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, SCRIPT, database_url, until], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._line, its = multiprocessing.Pipe()
+        self._process = forking().Process(target=migrating.main, args=(database_url, until, its))
+        self._process.start()
+        its.close()
 
     def says(self, *lines: str) -> None:
-        assert self._process.stdout is not None
         for line in lines:
-            assert self._process.stdout.readline() == f"{line}\n"
+            assert self._line.recv() == line
 
     def last_words(self) -> str:
-        assert self._process.stdout is not None
-        word = self._process.stdout.readline().rstrip("\n")
-        assert self._process.wait() == 0
+        word: str = self._line.recv()
+        self._process.join()
+        assert self._process.exitcode == 0
         return word
 
     def go(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
+        self._line.send("go")
 
     def kill(self) -> None:
         self._process.kill()
-        with self._process:
-            pass
+        self._process.join()
+        self._line.close()
 
 
 @contextlib.contextmanager
