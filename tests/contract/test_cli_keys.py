@@ -1,10 +1,9 @@
 """`runyard keys`, as an operator runs it, on both databases; and the gateway's part of it."""
 
-import asyncio
 import json
-import sys
 
 import pytest
+from tests.integration.commands import Here
 from tests.integration.stack import Stack
 
 from runyard.cli import keys
@@ -13,17 +12,16 @@ from runyard.errors import StartError
 pytestmark = pytest.mark.anyio
 
 
-async def command(stack: Stack, *arguments: str) -> str:
+@pytest.fixture
+def here(stack: Stack, capsys: pytest.CaptureFixture[str]) -> Here:
+    return Here(environment={"RUNYARD_DATABASE_URL": stack.backing.database_url}, capture=capsys)
+
+
+async def printed(here: Here, *arguments: str) -> str:
     """What it printed; it has succeeded."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "runyard.cli", "keys", *arguments),
-        env={"RUNYARD_DATABASE_URL": stack.backing.database_url},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, error = await process.communicate()
-    assert (process.returncode, error) == (0, b"")
-    return out.decode()
+    done = await here("keys", *arguments)
+    assert (done.code, done.err) == (0, "")
+    return done.out
 
 
 def listed(name: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -35,14 +33,14 @@ def listed(name: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return line.split()
 
 
-async def test_a_key_from_its_making_to_its_end(stack: Stack, unique: str) -> None:
-    key = (await command(stack, "create", unique, "--tenant", "acme", "--tenant", "initech")).strip()
+async def test_a_key_from_its_making_to_its_end(stack: Stack, here: Here, unique: str) -> None:
+    key = (await printed(here, "create", unique, "--tenant", "acme", "--tenant", "initech")).strip()
     api = stack.gateway.bearer(key)
     assert (await api.get("/v1/runs", tenantId="initech")).status_code == 200
-    shown = await command(stack, "list")
+    shown = await printed(here, "list")
     assert f"ry_...{key[-4:]}  acme,initech" in shown
     assert key not in shown
-    assert await command(stack, "revoke", unique) == ""
+    assert await printed(here, "revoke", unique) == ""
     while (response := await api.get("/v1/runs", tenantId="initech")).status_code == 200:
         pass  # until the gateway looks again; the test's own time limit ends it
     assert (response.status_code, response.json()["error"]["reason"]) == (401, "invalid")

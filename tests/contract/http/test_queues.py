@@ -120,18 +120,15 @@ async def test_the_command_shows_every_tenants_runs(stack: Stack, unique: str) -
     users = [stack.gateway.user(tenant=f"{unique}-{number}") for number in range(2)]
     started = [await user.start("unserved") for user in users]
     ((queued,),) = stack.execute("SELECT count(*) FROM agent_runs WHERE status = 'queued' AND queue = 'unserved'")
-    process = await command(stack, "--json")
-    out, error = await process.communicate()
-    assert (process.returncode, error) == (0, b"")
+    both = [await command(stack, "--json"), await command(stack)]
+    (out, error), (tables, other_error) = await asyncio.gather(*(process.communicate() for process in both))
+    assert [(process.returncode, error + other_error) for process in both] == [(0, b"")] * 2
     found = {item["queue"]: item for item in json.loads(out)["items"]}
     assert found["unserved"]["queued"] == queued
     assert (found["default"]["workers"], found["default"]["slots"], found["default"]["dead"]) == (1, 32, 0)
-    process = await command(stack)
-    out, error = await process.communicate()
-    assert (process.returncode, error) == (0, b"")
-    lines = out.decode().splitlines()
+    lines = tables.decode().splitlines()
     assert lines[0].split()[:2] == ["QUEUE", "READY"]
-    assert f"unserved: {queued} queued for unserved, which no living worker of this queue has" in out.decode()
+    assert f"unserved: {queued} queued for unserved, which no living worker of this queue has" in tables.decode()
     for user, run in zip(users, started, strict=True):
         await user.post(f"/v1/runs/{run['runId']}/cancel")
 
