@@ -43,26 +43,34 @@ greeter = agent(system="You greet.", tools=[whereabouts], model="claude-sonnet-4
 '''
 
 
-@pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
-    return Wheels.build(tmp_path_factory.mktemp("built"))
+def image(role: str, folder: Path) -> Environment:
+    """What the Dockerfile copies and installs, without the container."""
+    sources = folder / "src"
+    sources.mkdir()
+    for name in copied(f"build-{role}"):
+        original = WORKSPACE / name
+        if original.is_dir():
+            shutil.copytree(original, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(original, sources)
+    return synced(sources, folder / "opt", installation(role))
 
 
 @pytest.fixture(scope="module")
-def gateway_environment(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return wheels.install(tmp_path_factory.mktemp("gateway") / "venv", "runyard-gateway", "runyard")
+def gateway_environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return image("gateway", tmp_path_factory.mktemp("gateway"))
 
 
 @pytest.fixture(scope="module")
-def worker_environment(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return wheels.install(tmp_path_factory.mktemp("worker") / "venv", "runyard-workers", "runyard")
+def worker_environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return image("worker", tmp_path_factory.mktemp("worker"))
 
 
 @pytest.fixture(scope="module")
-def dev_environment(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return wheels.install(
-        tmp_path_factory.mktemp("dev") / "venv", "runyard", "runyard-gateway", "runyard-workers", extra="dev"
-    )
+def dev_environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    folder = tmp_path_factory.mktemp("dev")
+    wheels = Wheels.build(folder)
+    return wheels.install(folder / "venv", "runyard", "runyard-gateway", "runyard-workers", extra="dev")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,19 +270,11 @@ async def bash(block: str, url: str) -> str:
 
 
 @pytest.mark.parametrize(("role", "module"), [("gateway", "runyard_gateway"), ("worker", "runyard_workers")])
-async def test_an_images_command_installs_a_role_that_starts(role: str, module: str, tmp_path: Path) -> None:
-    """What the Dockerfile copies and runs, without the container."""
-    sources = tmp_path / "src"
-    sources.mkdir()
-    for name in copied(f"build-{role}"):
-        original = WORKSPACE / name
-        if original.is_dir():
-            shutil.copytree(original, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(original, sources)
-    image = Machine(environment=synced(sources, tmp_path / "opt", installation(role)), folder=tmp_path / "home")
-    image.folder.mkdir()
-    assert image.environment.importable("runyard_gateway", "runyard_workers") == {module}
-    with image.process(module, image.variables({})) as process:
+async def test_a_role_without_settings_says_what_is_missing(
+    role: str, module: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    home = Machine(environment=request.getfixturevalue(f"{role}_environment"), folder=tmp_path / "home")
+    home.folder.mkdir()
+    with home.process(module, home.variables({})) as process:
         assert await process.exited() == 2
         assert process.log.read_text().startswith("error: RUNYARD_DATABASE_URL is not set")
