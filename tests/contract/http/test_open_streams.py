@@ -22,7 +22,7 @@ from runyard_gateway.gateway import Gateway
 pytestmark = [pytest.mark.anyio, on_sqlite]
 
 LIMIT = 2
-RESETS = 300
+RESETS = 100
 FRAMES = 3000  # more than one write takes, so that a replay is broken off in its midst
 AT_ONCE = 20
 
