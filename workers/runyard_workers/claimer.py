@@ -11,9 +11,10 @@ import time
 import structlog
 
 from runyard.clock import now_ms
-from runyard.db.claims import Claim, claim_best
+from runyard.db.claims import Claim, UnclaimableError, claim_best
 from runyard.db.limits import Limits
 from runyard.errors import StoreUnavailable, WorkerGone
+from runyard.lifecycle.setting_aside import set_aside
 from runyard_workers.beat import Beat
 from runyard_workers.runner import Runner
 from runyard_workers.services import Services
@@ -58,6 +59,7 @@ class Claimer:
     async def claim_into_slot(self) -> bool:
         """Claim a run into a reserved slot, or release the slot. Returns whether a run was found."""
         claim: Claim | None = None
+        is_set_aside = False
         try:
             claim = await claim_best(
                 self._services.database,
@@ -71,6 +73,9 @@ class Claimer:
             )
         except WorkerGone:
             log.info("claim refused: the worker's row is gone")
+        except UnclaimableError as error:
+            log.exception("run cannot be claimed", run_id=error.run.id)
+            is_set_aside = await self._set_aside(error)
         except StoreUnavailable as error:
             # The run stays queued, or this worker's by a commit of unknown outcome: the beat tells which.
             log.warning("claim failed", error=str(error))
@@ -81,9 +86,16 @@ class Claimer:
             if claim is None:
                 self._slots.release()
         if claim is None:
-            return False
+            return is_set_aside
         self._runner.start(claim)
         return True
+
+    async def _set_aside(self, unclaimable: UnclaimableError) -> bool:
+        try:
+            return await self._services.database.write(set_aside, unclaimable.run, at=now_ms())
+        except StoreUnavailable as error:
+            log.warning("claim failed", error=str(error))
+            return False
 
     async def run(self) -> None:
         """Claim without messages until cancelled; a claim that is under way is finished first."""

@@ -21,7 +21,7 @@ from runyard.db.limits import (
     running_of_user,
 )
 from runyard.db.records import Input, Invocation, Message, Run
-from runyard.db.tables import QUEUED, agent_invocations, agent_runs
+from runyard.db.tables import QUEUED, agent_invocations, agent_runs, workers
 from runyard.db.together import Update, write_returning
 from runyard.db.transcripts import appending
 from runyard.db.turns import Totals
@@ -51,6 +51,18 @@ class Claim:
     def transcript(self) -> list[Message] | None:
         """The whole transcript, if this claim wrote its first row; None: it has to be read."""
         return [self.appended] if self.appended is not None and self.appended.seq == 1 else None
+
+
+class UnclaimableError(Exception):
+    """The best queued run cannot begin, since its rows do not fit together. `run`: as it was found."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(f"run {run.id} cannot be claimed")
+        self.run = run
+
+
+_UNFITTING = (sa.exc.IntegrityError, sa.exc.DataError, sa.exc.NoResultFound, LookupError, ValueError, TypeError)
+"""What comes of rows that a restore or a hand has left, and would come again of every claim."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,6 +136,7 @@ async def claim_best(
 
     Raises:
         WorkerGone: this worker's row is gone.
+        UnclaimableError: the best one stands in front of all others, and will until it is set aside.
         StoreUnavailable, CommitUnknown: see `Database.write`; a run claimed by a commit of unknown outcome is given
             back by the beat, which finds it under this worker with nobody running it.
     """
@@ -132,9 +145,14 @@ async def claim_best(
         if not groups:
             return None
         groups.sort(key=lambda group: group.tenant_id == passing_over)  # a sort keeps the order of what is equal
-        claim = await database.write(
-            take, groups, limits, worker_id=worker_id, agents=agents, redis_run_id=redis_run_id, at=at
-        )
+        try:
+            claim = await database.write(
+                take, groups, limits, worker_id=worker_id, agents=agents, redis_run_id=redis_run_id, at=at
+            )
+        except UnclaimableError as error:
+            if not await database.read(_is_there, worker_id):  # what the run's foreign key to it has refused
+                raise WorkerGone(worker_id) from error
+            raise
         if claim is not None:
             return claim
 
@@ -155,35 +173,49 @@ async def take(
     take its row leaves it to us. None: every row was taken meanwhile, or as many run now as may; look again.
 
     Raises:
-        WorkerGone: this worker's row is gone.
+        UnclaimableError: its rows do not fit together, or this worker's row is gone.
     """
     queued = await _lock_best(connection, groups, limits)
     if queued is None:
         return None
+    try:
+        return await _begin(
+            connection, queued, worker_id=worker_id, version=agents[queued.agent], redis_run_id=redis_run_id, at=at
+        )
+    except _UNFITTING as error:
+        raise UnclaimableError(queued) from error
+
+
+async def _begin(
+    connection: AsyncConnection, queued: Run, *, worker_id: WorkerId, version: str, redis_run_id: str, at: int
+) -> Claim:
     folded, appended = await fold_opening(connection, queued, at=at)
     claimed: dict[str, Any] = {
         "status": after(queued.status, RunEvent.CLAIM),
         "worker_id": worker_id,
         "generation": queued.generation + 1,
-        "agent_version": agents[queued.agent],
+        "agent_version": version,
         "last_seq": appended.seq if appended else queued.last_seq,
         "last_activity_at": at,
     }
     rows = [] if appended is None else [appending(appended)]
     begun = {"invocation": queued.invocation_id, "status": RunStatus.RUNNING, "at": at, "redis": redis_run_id}
-    try:
-        invocation = await write_returning(
-            connection, (_RUN_CLAIMED, {"run": queued.id, **claimed}), *rows, (_INVOCATION_CLAIMED, begun)
-        )
-    except sa.exc.IntegrityError as error:  # the run's foreign key to `workers`
-        raise WorkerGone(worker_id) from error
-    assert invocation is not None, "the run's row is locked"
+    invocation = await write_returning(
+        connection, (_RUN_CLAIMED, {"run": queued.id, **claimed}), *rows, (_INVOCATION_CLAIMED, begun)
+    )
+    if invocation is None:
+        raise LookupError(queued.newest_invocation)
     return Claim(
         run=replace(queued, **claimed),
         invocation=Invocation(**invocation._mapping),
         folded=folded,
         appended=appended,
     )
+
+
+async def _is_there(connection: AsyncConnection, worker_id: WorkerId) -> bool:
+    found = await connection.execute(sa.select(workers.c.id).where(workers.c.id == worker_id))
+    return found.one_or_none() is not None
 
 
 async def _lock_best(connection: AsyncConnection, groups: Sequence[Group], limits: Limits) -> Run | None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from tests.contract.execution.crew import give_back_all
 from tests.contract.execution.worker import GUARD_S, Worker
 from tests.contract.store import states
@@ -15,6 +16,8 @@ from tests.fakes.publisher import FakePublisher
 
 from runyard.db import claims
 from runyard.db.limits import NO_LIMITS
+from runyard.db.tables import agent_inputs, agent_invocations
+from runyard.db.transcripts import append, user_row
 from runyard.ids import new_worker_id
 from runyard.runs import RunStatus
 from runyard_workers import claimer as claimer_module
@@ -108,6 +111,37 @@ async def test_a_worker_whose_row_is_gone_claims_nothing(crew: Crew) -> None:
     assert not await crew.claim()
     await crew.all_slots_free()
     assert (await states.run_row(crew.worker.database, run.id)).status is RunStatus.QUEUED
+
+
+@pytest.mark.parametrize("damage", ["a row too many", "no invocation"])
+async def test_a_run_that_cannot_begin_fails_and_the_others_go_on(crew: Crew, damage: str) -> None:
+    """As after a restore of half a database: it would stand in front of everybody's runs for ever."""
+    database = crew.worker.database
+    broken, sound = [await states.accepted(database) for _ in range(2)]
+    if damage == "no invocation":
+        async with database.transaction() as connection:
+            await connection.execute(sa.delete(agent_inputs).where(agent_inputs.c.run_id == broken.id))
+            await connection.execute(sa.delete(agent_invocations).where(agent_invocations.c.run_id == broken.id))
+            await connection.commit()
+    else:
+        row = user_row(broken.id, broken.newest_invocation, 1, "of a later day", at=1)
+        await database.write(append, row)
+    async with crew.claiming():
+        await settled(crew, 1)
+    await crew.all_slots_free()
+    assert (await states.run_row(database, sound.id)).status is RunStatus.COMPLETED
+    failed = await states.run_row(database, broken.id)
+    assert (failed.status, failed.worker_id) == (RunStatus.FAILED, None)
+    assert failed.error == {
+        "code": "INTERNAL",
+        "message": "The rows of the run do not fit together",
+        "retryable": False,
+    }
+    if damage == "a row too many":
+        _, invocation = await states.run_and_invocation(database, broken.id)
+        assert (invocation.status, invocation.error) == (RunStatus.FAILED, failed.error)
+        assert invocation.result is not None
+        assert invocation.result["status"] == "failed"
 
 
 @pytest.mark.parametrize("error", ["away", "unforeseen"])
