@@ -5,7 +5,7 @@ import sys
 
 import uvloop
 
-from runyard import logs, traces
+from runyard import logs, misspelt, traces
 from runyard.errors import StartError
 from runyard.settings import Settings
 from runyard_gateway.app import run_gateway
@@ -15,6 +15,7 @@ def main() -> None:
     try:
         settings = Settings.load()
         logs.configure("gateway", settings.log_level, json=not settings.dev)
+        misspelt.warn(os.environ)
         with traces.exporting("gateway", os.environ):
             uvloop.run(run_gateway(settings))
     except StartError as error:

@@ -17,6 +17,8 @@ from runyard.errors import StartError
 from runyard.names import PART, PART_RULE
 from runyard.service_keys import parse_service_keys
 
+PREFIX = "RUNYARD_"
+
 Names = Annotated[tuple[str, ...], NoDecode]
 """A comma-separated list: `default,bulk`."""
 
@@ -26,7 +28,7 @@ JWT_SECRET_MIN_BYTES = 32  # RFC 7518, section 3.2: a key of the hash's size or 
 
 class _Environment(BaseSettings):
     model_config = SettingsConfigDict(
-        env_prefix="RUNYARD_", frozen=True, extra="ignore", env_ignore_empty=True, hide_input_in_errors=True
+        env_prefix=PREFIX, frozen=True, extra="ignore", env_ignore_empty=True, hide_input_in_errors=True
     )
 
     @classmethod
@@ -225,7 +227,7 @@ class Settings(AuthSettings, StateSettings, QueueSettings):
 def _explain(location: tuple[int | str, ...], message: str) -> str:
     if not location:
         return message.removeprefix("Value error, ")
-    name = f"RUNYARD_{str(location[0]).upper()}"
+    name = f"{PREFIX}{str(location[0]).upper()}"
     if message == "Field required":
         return f"{name} is not set"
     return f"{name}: {message.removeprefix('Value error, ')}"

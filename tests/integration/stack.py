@@ -137,7 +137,7 @@ class Stack:
             "RUNYARD_MODELS_ALLOWED": ALLOWED_MODEL,
             "ANTHROPIC_API_KEY": API_KEY,
             "ANTHROPIC_BASE_URL": self.standin.base_url,
-            "RUNYARD_TEST_FOLDER": str(self.folder),
+            "TEST_FOLDER": str(self.folder),
             **settings,
         }
 

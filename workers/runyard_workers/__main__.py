@@ -5,7 +5,7 @@ import sys
 
 import uvloop
 
-from runyard import logs, traces
+from runyard import logs, misspelt, traces
 from runyard.errors import StartError
 from runyard.settings import Settings
 from runyard_workers.main import run_worker
@@ -20,6 +20,7 @@ def main() -> None:
     try:
         settings = Settings.load()
         logs.configure("worker", settings.log_level, json=not settings.dev)
+        misspelt.warn(os.environ)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         with traces.exporting("worker", os.environ):
             uvloop.run(run_worker(settings))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from runyard import RunContext
 
-FOLDER = Path(os.environ["RUNYARD_TEST_FOLDER"])
+FOLDER = Path(os.environ["TEST_FOLDER"])
 POLL_S = 0.01
 
 
