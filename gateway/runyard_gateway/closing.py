@@ -31,7 +31,7 @@ async def _close(gateway: Gateway, ending: Ending) -> int:
     """Returns the number of the last frame before the closing ones. After a reset the base in the row says where they
     are.
     """
-    if await is_in_doubt(gateway.store, ending):
+    if is_in_doubt(ending, await gateway.store.server_run_id()):
         await close_anew(gateway.database, gateway.store, ending)
         return ending.last_frame
     answer = await gateway.store.close(ending.close())

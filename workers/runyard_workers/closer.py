@@ -90,16 +90,34 @@ class Closer:
             await self._work.wait()
             self._work.clear()
             while self._unclosed:
+                batch = list(islice(self._unclosed.values(), CLOSES_A_CALL))
                 try:
-                    await self._close(list(islice(self._unclosed.values(), CLOSES_A_CALL)))
+                    await self._close_or_drop(batch)
                 except StoreUnavailable as error:
                     log.warning("streams not closed yet", count=len(self._unclosed), error=str(error))
                     await asyncio.sleep(RETRY_S)
 
+    async def _close_or_drop(self, batch: Sequence[_Unclosed]) -> None:
+        """Close a batch. An ending that cannot be closed by a fault of ours is dropped: it must keep neither the others
+        open nor end the worker with all its runs.
+        """
+        try:
+            await self._close(batch)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            if len(batch) == 1:
+                log.exception("stream cannot be closed", invocation_id=batch[0].ending.invocation_id)
+                self._forget(batch[0])
+                return
+            for each in batch:
+                await self._close_or_drop([each])
+
     async def _close(self, unclosed: Sequence[_Unclosed]) -> None:
         complete = await asyncio.gather(*(each.has_its_frames() for each in unclosed))
         ready = [each for each, is_complete in zip(unclosed, complete, strict=True) if is_complete]
-        sure = [each for each in ready if each.writer or not await is_in_doubt(self._store, each.ending)]
+        in_doubt = await self._in_doubt(ready)
+        sure = [each for each in ready if each.ending.invocation_id not in in_doubt]
         answers = await self._store.apply([each.ending.close() for each in sure])
         for each, answer in zip(sure, answers, strict=True):
             if answer.status is Status.BELOW:
@@ -108,14 +126,24 @@ class Closer:
                 self._last_frames[each.ending.invocation_id] = last
             self._closed(each)
         for each in ready:
-            if each not in sure:
+            if each.ending.invocation_id in in_doubt:
                 await close_anew(self._database, self._store, each.ending)
                 self._closed(each)
 
+    async def _in_doubt(self, ready: Sequence[_Unclosed]) -> set[InvocationId]:
+        others = [each.ending for each in ready if each.writer is None]
+        if not others:
+            return set()
+        server_run_id = await self._store.server_run_id()
+        return {ending.invocation_id for ending in others if is_in_doubt(ending, server_run_id)}
+
     def _closed(self, each: _Unclosed) -> None:
+        self._forget(each)
+        self._unmarked[each.ending.invocation_id] = each.ending.stream_id
+
+    def _forget(self, each: _Unclosed) -> None:
         each.release()
         self._unclosed.pop(each.ending.invocation_id, None)
-        self._unmarked[each.ending.invocation_id] = each.ending.stream_id
 
     async def _mark_forever(self) -> None:
         while True:

@@ -82,9 +82,9 @@ class ToolThreads:
         """Run `work` in a thread, with the caller's context variables; called on the event loop."""
         call = ThreadCall(work, asyncio.get_running_loop())
         with self._lock:
-            self._queued += 1
-            if self._queued > self._idle and self._alive < self._size:
+            if self._queued >= self._idle and self._alive < self._size:
                 self._add_thread()
+            self._queued += 1
         self._waiting.put(call)
         return call
 
@@ -96,8 +96,8 @@ class ToolThreads:
                 self._add_thread()
 
     def _add_thread(self) -> None:
+        threading.Thread(target=self._serve, name="tool", daemon=True).start()  # may fail: then nothing is counted
         self._alive += 1
-        threading.Thread(target=self._serve, name="tool", daemon=True).start()
 
     def _serve(self) -> None:
         belongs = True

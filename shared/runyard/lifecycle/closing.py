@@ -25,16 +25,13 @@ class Frames(Protocol):
     async def server_run_id(self) -> str: ...
 
 
-async def is_in_doubt(store: Frames, ending: Ending) -> bool:
-    """Whether Redis restarted since the invocation began.
+def is_in_doubt(ending: Ending, server_run_id: str) -> bool:
+    """Whether Redis (`Frames.server_run_id`) restarted since the invocation began.
 
     Then frames that no row accounts for may be lost although readers have their numbers, which the closing frames must
     not reuse. (A worker that wrote the stream to its end knows what arrived and need not ask.)
-
-    Raises:
-        StoreUnavailable: Redis does not answer.
     """
-    return ending.redis_run_id is not None and await store.server_run_id() != ending.redis_run_id
+    return ending.redis_run_id is not None and server_run_id != ending.redis_run_id
 
 
 def last_before(answer: Answer, ending: Ending) -> int:

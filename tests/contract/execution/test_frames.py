@@ -301,6 +301,21 @@ async def test_many_streams_are_closed_in_several_calls(worker: Worker, monkeypa
         (await worker.settled(claim.run.id)).check()
 
 
+async def test_an_end_that_cannot_be_made_keeps_no_other_stream_open(worker: Worker) -> None:
+    """A fault of ours in one of them: the worker goes on, and so does the next sweep."""
+    worker.script(says("Hello."))
+    settled = [(await worker.run()).check() for _ in range(3)]
+    endings = [stored_ending(each.invocation, each.rows) for each in settled]
+    streams = [each.stream_id for each in endings]
+    await worker.store.forget(streams)
+    worker.closer.close(replace(endings[0], result={"text": object()}))  # no JSON
+    for ending in endings[1:]:
+        worker.closer.close(ending)
+    async with asyncio.timeout(GUARD_S):
+        await worker.closer.drained()
+    assert (await worker.store.infos(streams)).keys() == set(streams[1:])
+
+
 @pytest.mark.usefixtures("short_waits")
 async def test_while_redis_is_away_no_more_than_the_newest_ends_are_kept(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
