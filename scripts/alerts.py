@@ -1,15 +1,13 @@
-"""Sees to it that there is a promtool, which tests the alerts; and makes the Kubernetes object of their rules.
+"""Makes sure that there is a promtool, which tests the alerts; and makes the Kubernetes object of their rules.
 
 `deploy/monitoring/prometheus-rule.yaml` is `alerts.yaml` as a PrometheusRule. `python -m scripts.alerts` writes it anew
 where it is not.
 """
 
-import sys
 import textwrap
 from pathlib import Path
 
-from scripts.programs import Program
-from scripts.services.service import Unusable
+from scripts.programs import Program, provide
 
 PROMTOOL = Program(title="promtool", variable="RUNYARD_TEST_PROMTOOL", names=("promtool",), package="prometheus")
 FOLDER = Path(__file__).resolve().parents[1] / "deploy/monitoring"
@@ -31,7 +29,4 @@ def prometheus_rule() -> str:
 
 if __name__ == "__main__":
     RULE.write_text(prometheus_rule())
-    try:
-        print(f"promtool is {PROMTOOL.see_to()}", flush=True)
-    except Unusable as error:
-        sys.exit(f"error: {error}")
+    provide(PROMTOOL)

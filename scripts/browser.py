@@ -1,9 +1,6 @@
-"""Sees to it that there is a Chromium, which the console's tests drive."""
+"""Makes sure that there is a Chromium, which the console's tests drive."""
 
-import sys
-
-from scripts.programs import Program
-from scripts.services.service import Unusable
+from scripts.programs import Program, provide
 
 CHROMIUM = Program(
     title="Chromium",
@@ -14,7 +11,4 @@ CHROMIUM = Program(
 
 
 if __name__ == "__main__":
-    try:
-        print(f"Chromium is {CHROMIUM.see_to()}", flush=True)
-    except Unusable as error:
-        sys.exit(f"error: {error}")
+    provide(CHROMIUM)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +14,12 @@ from scripts.services.service import Unusable
 class Program:
     title: str
     variable: str
-    """Names another one than those on PATH."""
+    """An environment variable that names another program than those on PATH."""
     names: tuple[str, ...]
     package: str
 
     def find(self) -> Path:
-        """Raises `Unusable`: there is none. The message says what to do."""
+        """Raises `Unusable` if there is none; the message says what to do."""
         if named := os.environ.get(self.variable):
             if os.access(named, os.X_OK):
                 return Path(named)
@@ -30,8 +31,8 @@ class Program:
             f"no {self.title} on PATH: install Debian's package {self.package}, or name one in {self.variable}"
         )
 
-    def see_to(self) -> Path:
-        """The same; installed where it is not there and may be."""
+    def find_or_install(self) -> Path:
+        """The same, but it is installed first if that is needed and allowed."""
         try:
             return self.find()
         except Unusable:
@@ -40,3 +41,11 @@ class Program:
         print(f"Installing {self.title}", flush=True)
         debian.install([self.package])
         return self.find()
+
+
+def provide(program: Program) -> None:
+    """A command's whole work: make sure that the program is there and print where, or exit with one line."""
+    try:
+        print(f"{program.title} is {program.find_or_install()}", flush=True)
+    except Unusable as error:
+        sys.exit(f"error: {error}")

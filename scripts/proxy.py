@@ -1,9 +1,6 @@
-"""Sees to it that there is an nginx, which a test puts in front of a gateway."""
+"""Makes sure that there is an nginx, which a test puts in front of a gateway."""
 
-import sys
-
-from scripts.programs import Program
-from scripts.services.service import Unusable
+from scripts.programs import Program, provide
 
 NGINX = Program(
     title="nginx",
@@ -14,7 +11,4 @@ NGINX = Program(
 
 
 if __name__ == "__main__":
-    try:
-        print(f"nginx is {NGINX.see_to()}", flush=True)
-    except Unusable as error:
-        sys.exit(f"error: {error}")
+    provide(NGINX)

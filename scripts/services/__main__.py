@@ -1,4 +1,4 @@
-"""Sees to it that Postgres, Redis and RabbitMQ answer where the tests look for them.
+"""Makes sure that Postgres, Redis and RabbitMQ answer where the tests look for them.
 
 One that listens is asked and used. One that does not is started at its address, if that is on this machine: from what
 is installed, else, as root on Debian, from Debian's package. It stays, and a second call finds it.

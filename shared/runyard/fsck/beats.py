@@ -13,18 +13,18 @@ _held = sa.select(agent_runs.c.id, agent_runs.c.worker_id, agent_runs.c.invocati
 
 
 class Beats:
-    """`silent`: workers whose beats have not moved since the first look, by their ids, with their beats."""
+    """`silent`: the workers whose beats have not moved since the first look, by id, with their beats."""
 
     def __init__(self, database: Database) -> None:
         self.silent: dict[str, int] = {}
         self._database = database
 
     async def first_look(self, run_id: str | None) -> None:
-        """At all who hold runs, or at the one that holds this run."""
+        """Look at all workers that hold runs, or at the one that holds this run."""
         self.silent = await self._database.read(_beats_of_holders, run_id)
 
     async def look_again(self) -> None:
-        """Whose beat moved lives; who holds nothing any more, or was buried, does not matter."""
+        """A worker whose beat has moved lives. One that holds nothing any more, or was buried, does not matter."""
         if self.silent:
             now = await self._database.read(_beats_of_holders, None)
             self.silent = {worker: beat for worker, beat in self.silent.items() if now.get(worker) == beat}

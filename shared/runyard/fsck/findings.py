@@ -1,11 +1,11 @@
-"""What can be found: a stable code for each invariant that does not hold, and where it does not."""
+"""What can be found: a stable code for each invariant, and the place where it does not hold."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Code(StrEnum):
-    """`docs/fsck.md` has a row for each: what it means and what to do."""
+    """`docs/fsck.md` has a row for each, with its meaning and what to do."""
 
     ROWS_UNREADABLE = "rows-unreadable"
 
@@ -41,12 +41,12 @@ class Code(StrEnum):
 
 
 class CouldNotLookError(Exception):
-    """Nothing can be said: a part does not answer, or what was asked for is not there. One line says which."""
+    """Nothing can be said: a part does not answer, or what was asked for does not exist. The message is one line."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One invariant that does not hold in one place. `detail` holds ids, numbers and states, never what was said."""
+    """An invariant that does not hold in one place. `detail` has ids, numbers and states, never what anybody said."""
 
     code: Code
     detail: str
@@ -58,11 +58,13 @@ class Finding:
 
     @property
     def place(self) -> tuple[str | None, ...]:
-        """Equal for two looks at the same fault, though its figures may have changed."""
+        """Equal for two looks at the same fault, even if its figures have changed."""
         return self.code, self.run_id, self.invocation_id, self.stream_id, self.worker_id, self.key
 
     def to_dict(self) -> dict[str, str]:
-        """`{"code": "stream-open", "runId": "run_...", "streamId": "st_...", "detail": "..."}`: what is known of it."""
+        """`{"code": "stream-open", "runId": "run_...", "streamId": "st_...", "detail": "..."}`; what is not known is
+        left out.
+        """
         fields = {
             "code": str(self.code),
             "runId": self.run_id,

@@ -1,8 +1,8 @@
-"""The walk over all runs: what is wrong for good is told at once, what may pass is looked at again.
+"""The walk over all runs. A fault that cannot pass is reported at once; what may pass is looked at again.
 
-Rows of one run come from one snapshot, in which every invariant of the database holds: a fault in it will not mend
-itself. Redis follows the database a moment later, and a death is noticed after seconds. What looks wrong there is a
-suspect, and is told only if it still looks the same when the grace is over.
+The rows of one run come from one snapshot, in which every invariant of the database must hold: such a fault will not
+mend itself. Redis follows the database a moment later, and a death is noticed after seconds. So what looks wrong there
+is only a suspect, and is reported if it still looks the same after the grace period.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from runyard.fsck.transcripts import check_transcript
 from runyard.streams.reader import FrameReader
 
 GRACE_S = 25.0
-"""A dead worker is missed after 8 s and its runs go on after 11; a stream that its settler left open is found after
-10 s by a sweep that comes every 5 s, and may have to begin anew."""
+"""A dead worker is noticed after 8 s and its runs go on after 11. A stream that its settler left open is found after 10
+s, by a sweep that comes every 5 s, and may have to begin anew."""
 
 LOOK_S = 1.0
 SUSPECTS_A_LOOK = 20
-"""Runs read together when suspects are looked at again."""
+"""How many runs are read together when suspects are looked at again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +44,7 @@ class Scope:
 
 
 class Inspection:
-    """`runs` and `invocations` count what was looked at. `database` and `client` stay their owner's to close."""
+    """`runs` and `invocations` count what was looked at. The owner of `database` and `client` closes them."""
 
     def __init__(self, database: Database, client: Redis, *, prefix: str) -> None:
         self.runs = 0
@@ -63,10 +63,10 @@ class Inspection:
         )
 
     async def findings(self, scope: Scope) -> AsyncIterator[Finding]:
-        """Each as soon as it is sure.
+        """Each finding as soon as it is certain.
 
         Raises:
-            CouldNotLookError: the database or Redis does not answer, or the one run is not there.
+            CouldNotLookError: the database or Redis does not answer, or the one run does not exist.
         """
         try:
             async for finding in self._findings(scope):
@@ -112,7 +112,7 @@ class Inspection:
         self.invocations += sum(len(snapshot.invocations) for snapshot in snapshots)
 
     async def _look_again(self, grace_s: float) -> None:
-        """Until nothing is suspect any more, or the grace is over."""
+        """Until nothing is suspect any more, or the grace period is over."""
         now = asyncio.get_running_loop().time
         deadline = now() + grace_s
         while (self._suspects or self._beats.silent) and now() < deadline:

@@ -1,4 +1,4 @@
-"""Every key that holds frames has a time to live: what Redis holds of them, it will let go of by itself."""
+"""Every key that holds frames has a time to live, so Redis lets go of it by itself."""
 
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -17,8 +17,8 @@ _GLOB = re.compile(r"([*?\[\]\\^-])")
 
 
 class Keys:
-    """`seen` counts the keys that were looked at. The broker's keys (`<prefix>:broker:...`) are not among them: they
-    are dramatiq's to keep.
+    """`seen` counts the keys that were looked at. The broker's keys (`<prefix>:broker:...`), which dramatiq keeps, are
+    not among them.
     """
 
     def __init__(self, client: Redis, *, prefix: str) -> None:
@@ -28,7 +28,7 @@ class Keys:
         self._of_broker = f"{prefix}:broker:".encode()
 
     async def check(self) -> AsyncIterator[Finding]:
-        """Walks over all keys of the server, a batch a call.
+        """Walk over all keys of the server, a batch for each call.
 
         Raises:
             StoreUnavailable: Redis does not answer.

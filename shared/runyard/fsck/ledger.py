@@ -1,4 +1,4 @@
-"""The ledger of calls and the transcript tell the same: which calls there were, and what came of them."""
+"""The ledger of calls and the transcript agree: which calls there were, and what came of them."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -10,8 +10,8 @@ from runyard.fsck.snapshots import Snapshot
 from runyard.runs import CallState, FinishReason
 
 PLANNED_BY = frozenset({FinishReason.TOOL_USE, FinishReason.PAUSE_TURN})
-"""Calls of turns with these stop reasons are in the ledger. Those of a turn that was cut or refused may never have
-been planned: then they are answered with errors."""
+"""Turns with these stop reasons have their calls in the ledger. Calls of a turn that was cut or refused may never have
+been planned; then they are answered with errors."""
 
 
 def check_ledger(snapshot: Snapshot) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""A stream as one reader sees it who reads all that is kept: the text in hand after every `rewind`, and the numbers."""
+"""A stream as a reader sees it who reads all that is kept: the text after every `rewind`, and the numbers."""
 
 from typing import NamedTuple
 
@@ -13,14 +13,14 @@ class _Piece(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """No frame is there between these two."""
+    """No frame exists between these two."""
 
     after: int
     before: int
 
 
 class MisfitRewind(NamedTuple):
-    """It tells the length of the text that is left, and the reader has another one in hand."""
+    """A rewind that names another length of remaining text than the reader has."""
 
     seq: int
     told: int
@@ -28,7 +28,7 @@ class MisfitRewind(NamedTuple):
 
 
 class Replay:
-    """Holds no more than the answer's text, the last frame, and what is wrong."""
+    """Keeps only the answer's text, the last frame, and what is wrong."""
 
     def __init__(self) -> None:
         self.first = 0
@@ -55,7 +55,7 @@ class Replay:
             self.unreadable.append(frame.seq)
 
     def text(self, *, since: int = 0, until: int | None = None) -> str:
-        """The text in hand that frames with these numbers brought, both included."""
+        """The text that frames with these numbers, both included, have left."""
         return "".join(
             piece.text for piece in self._pieces if piece.seq >= since and (until is None or piece.seq <= until)
         )

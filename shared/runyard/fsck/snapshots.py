@@ -1,4 +1,4 @@
-"""The rows of runs as one moment has them: each page of them is one read transaction."""
+"""The rows of runs at one moment: each page of them is one read transaction."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ from runyard.runs import BUSY, RunStatus
 
 RUNS_A_PAGE = 100
 ROWS_A_PAGE = 1_000
-"""Of transcripts: a page of long runs is shorter. One run at least is read, whatever its length."""
+"""Rows of transcripts: a page of long runs has fewer runs, but at least one, however long."""
 
 
 SHAPE_ERRORS = (LookupError, TypeError, ValueError, AttributeError)
-"""What a check meets in rows whose JSON is not what this version writes."""
+"""What a check meets in rows whose JSON this version would not write."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """All rows of one run. `has_worker`: the row of the worker that it names is there."""
+    """All rows of one run. `has_worker`: the worker that it names has a row."""
 
     run: Run
     has_worker: bool
@@ -43,11 +43,11 @@ class Snapshot:
         return self.invocation_of(self.run)
 
     def invocation_of(self, row: Run | Message | Input) -> Invocation | None:
-        """The one that this row names. History that a caller brought along names none."""
+        """The invocation that this row names. History that a caller brought along names none."""
         return self._by_id.get(row.invocation_id)
 
     def may_be_open(self, row: Message) -> bool:
-        """Whether calls of this row may still be without results: the run is at them."""
+        """Whether calls of this row may still be without results, since the run is working on them."""
         at_work = self.run.status in BUSY or self.run.status is RunStatus.WAITING
         return at_work and row is self.messages[-1] and row.invocation_id == self.run.invocation_id
 
@@ -91,7 +91,7 @@ _calls = _of_runs(agent_calls, "assistant_seq", "index")
 
 
 async def page_of_runs(connection: AsyncConnection, *, after: str, since_ms: int) -> list[Snapshot]:
-    """The next runs by id that were active since then, a page of them; empty: there are none."""
+    """The next runs by id that were active since then, one page of them; empty: there are none."""
     ids: list[str] = []
     rows = 0
     for run in await connection.execute(_page, {"after": after, "since": since_ms}):
@@ -103,7 +103,7 @@ async def page_of_runs(connection: AsyncConnection, *, after: str, since_ms: int
 
 
 async def some_runs(connection: AsyncConnection, run_ids: Sequence[str]) -> list[Snapshot]:
-    """Those of these runs that are there, by id."""
+    """Those of these runs that exist, by id."""
     parameters = {"runs": list(run_ids)}
     invocations, messages, inputs, calls = (
         defaultdict[str, list[Invocation]](list),

@@ -1,4 +1,4 @@
-"""A run, its invocations and its inputs agree on where the run stands, and what waits has something to wait for."""
+"""A run, its invocations and its inputs agree on where the run stands, and whatever waits has something to wait for."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -68,7 +68,9 @@ def _opening_waits(snapshot: Snapshot, invocation: Invocation) -> bool:
 
 
 def _check_settled(snapshot: Snapshot, invocation: Invocation) -> Iterator[Finding]:
-    """It has all that the end of its stream is made from, and the result says what the row says."""
+    """A settled invocation has everything that the end of its stream is made from, and its result
+    agrees with its row.
+    """
     result = invocation.result
     if (
         result is None
@@ -95,7 +97,9 @@ def _check_settled(snapshot: Snapshot, invocation: Invocation) -> Iterator[Findi
 
 
 def _check_replacement(snapshot: Snapshot, invocation: Invocation) -> Iterator[Finding]:
-    """Not settled and not what the run is at: then it is next (`ifBusy: cancel`), or nobody will ever run it."""
+    """An invocation that is neither settled nor the run's current one must come next (`ifBusy: cancel`), or nobody will
+    run it.
+    """
     is_next = (
         invocation.status is RunStatus.QUEUED
         and invocation.started_at is None
@@ -108,7 +112,7 @@ def _check_replacement(snapshot: Snapshot, invocation: Invocation) -> Iterator[F
 
 
 def _why_stranded(snapshot: Snapshot, item: Input) -> str | None:
-    """None: what folds it, or hands it back, is still to come."""
+    """None: something that folds it, or hands it back, is still to come."""
     invocation, newest = snapshot.invocation_of(item), snapshot.newest
     if invocation is None:
         return "its invocation is not there"
@@ -123,7 +127,7 @@ def _why_stranded(snapshot: Snapshot, item: Input) -> str | None:
 
 
 def _check_folded(snapshot: Snapshot) -> Iterator[Finding]:
-    """Each row that inputs were folded into holds them, behind the results that it may begin with."""
+    """Each row into which inputs were folded contains them, after the results that it may begin with."""
     rows = {row.seq: row for row in snapshot.messages}
     folded = sorted(
         (item.folded_in_seq, item.position, item) for item in snapshot.inputs if item.folded_in_seq is not None

@@ -1,4 +1,6 @@
-"""Streams against the rows: Redis is read behind the database, so it may be ahead of a snapshot, never behind."""
+"""Streams compared with the rows. Redis is read after the database, so it may be ahead of a snapshot,
+but never behind.
+"""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 
@@ -24,9 +26,7 @@ class Streams:
         self._reader = reader
 
     async def check(self, snapshots: Sequence[Snapshot]) -> AsyncIterator[Finding]:
-        """Raises:
-        StoreUnavailable: Redis does not answer.
-        """
+        """Raises `StoreUnavailable` if Redis does not answer."""
         pairs = [(snapshot, invocation) for snapshot in snapshots for invocation in snapshot.invocations]
         for at in range(0, len(pairs), STREAMS_A_CALL):
             some = pairs[at : at + STREAMS_A_CALL]
