@@ -26,6 +26,9 @@ from tests.standin import hold, says
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
 
+AWAY_S = 20.0
+"""Longer than a closed stream's end may be late (10 s), and than a gateway waits for silent streams (15 s)."""
+
 RUNS_OF_A_KIND = 14
 LONG_RUNS = 8
 
@@ -98,6 +101,7 @@ async def test_fifty_runs_go_on_without_redis_and_their_readers_after_it(
         refusing, silent = fleet.ways
         refusing.refuse()
         silent.fall_silent()
+        away = asyncio.create_task(asyncio.sleep(AWAY_S))  # at least so long, whatever is done meanwhile
         let_go(stack, unique)
         ending = {run_of(reading) for reading in readings}
         await eventually(lambda: ending <= completed(stack), "end of all runs that can end")
@@ -109,6 +113,7 @@ async def test_fifty_runs_go_on_without_redis_and_their_readers_after_it(
             await worker.logged("stream closed late")
         for port in fleet.metrics_ports:
             await shows(port, "runyard_redis_away", 1)
+        await away
         silent.cut()
         silent.recover()
         refusing.recover()
