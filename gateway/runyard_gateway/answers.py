@@ -18,11 +18,11 @@ class Header:
 
 
 REQUEST_ID = Header(name="X-Request-Id", description="Names the request in the gateway's log.")
-LOCATION = Header(name="Location", description="Where to read what becomes of it.")
+LOCATION = Header(name="Location", description="Where to find out what becomes of it.")
 RUN_ID = Header(name="X-Run-Id", description="The run's id.")
 STREAM_ID = Header(name="X-Stream-Id", description="The id of the invocation's stream.")
 REPLAYED = Header(
-    name="Idempotent-Replayed", description="`true`: the `Idempotency-Key` was known already.", always=False
+    name="Idempotent-Replayed", description="`true`: the `Idempotency-Key` was used before.", always=False
 )
 RETRY_AFTER = Header(name="Retry-After", description="Seconds after which the call may be sent again.", always=False)
 

@@ -49,7 +49,7 @@ CALL_ANSWERS = (
     ),
     Answer(status=200, description="With `Prefer: wait=N` the result.", shape=shapes.Invocation, headers=_CALL_HEADERS),
     Answer(status=202, description="The call is accepted.", shape=shapes.Accepted, headers=_CALL_HEADERS),
-    nothing("The stream of a call that was sent again, read to its end already.", headers=_CALL_HEADERS),
+    nothing("The stream of a repeated call that was already read to its end.", headers=_CALL_HEADERS),
 )
 CALL_ERRORS = (
     AgentMismatch,

@@ -149,15 +149,15 @@ def check_query(request: Request, known: tuple[Parameter, ...]) -> None:
         raise InvalidArgs(f'unknown parameter "{unknown[0]}"', fields=unknown)
 
 
-CURSOR = Text(name="cursor", description="`nextCursor` of the page before; it fits the same list alone.")
+CURSOR = Text(name="cursor", description="`nextCursor` of the previous page; it is valid for the same list only.")
 SINCE = Text(
     name="since",
-    description="The number of the last frame that the reader has, where it sends no valid `Last-Event-ID`.",
+    description="The number of the last frame that the reader has; a valid `Last-Event-ID` counts more.",
 )
 LAST_EVENT_ID = Parameter(
     place="header",
     name="Last-Event-ID",
-    description="The last frame that the reader has: the stream goes on behind it. What is no number counts as none.",
+    description="The last frame that the reader has: the stream goes on after it. Anything but a number is ignored.",
 )
 PREFER = Parameter(
     place="header",
@@ -167,5 +167,5 @@ PREFER = Parameter(
 IDEMPOTENCY_KEY = Parameter(
     place="header",
     name="Idempotency-Key",
-    description="1 to 255 printable ASCII characters: the call is accepted once, however often it is sent.",
+    description="1 to 255 printable ASCII characters: calls with the same key are accepted once.",
 )

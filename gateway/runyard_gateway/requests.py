@@ -49,7 +49,7 @@ class Nothing(_Body):
 
 
 class MessageIn(_Body):
-    """One message of a history, in the Messages API's form."""
+    """One message of a conversation, in the Messages API's form."""
 
     role: Literal["user", "assistant"]
     content: str | Blocks
@@ -71,7 +71,7 @@ Title = Annotated[str, StringConstraints(max_length=TITLE_MAX)]
 
 
 class ActAs(_Body):
-    """The user that a service calls for. `tenant_id` may be left out where the service is for one tenant alone."""
+    """The user for whom a service calls. `tenant_id` may be left out by a service that is for one tenant only."""
 
     user_id: str
     tenant_id: str | None = None
@@ -86,20 +86,22 @@ class ActAs(_Body):
 
 
 class _ForUser(_Body):
-    """What a service says beside: for whom it calls, and what tools should know. `context` of others is ignored."""
+    """What services may add: for whom they call, and what the run's tools should know. From other callers `context` is
+    ignored.
+    """
 
     act_as: ActAs | None = Field(default=None, alias="as")
     context: Context | None = None
 
 
 class QueuedCall(_ForUser):
-    """`priority`: the class of the call where it waits; the default is the agent's or the function's own."""
+    """`priority`: the call's class while it waits; by default the agent's or the function's."""
 
     priority: Literal["interactive", "background"] | None = None
 
 
 class ContinueRun(QueuedCall):
-    """`POST /v1/runs/{id}/input`. The options count for a new invocation; one that is steered has its own."""
+    """`POST /v1/runs/{id}/input`. The options apply to a new invocation; one that is steered keeps its own."""
 
     input: str | Blocks | None = None
     messages: Messages | None = None
@@ -109,17 +111,17 @@ class ContinueRun(QueuedCall):
     max_tokens: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
 
     def options(self) -> dict[str, Any]:
-        """The options of the invocation: those that were given."""
+        """The invocation's options, those that were given."""
         given = {"model": self.model, "maxSteps": self.max_steps, "maxTokens": self.max_tokens}
         return {name: value for name, value in given.items() if value is not None}
 
     def said(self) -> tuple[tuple[HistoryMessage, ...] | None, str | list[dict[str, Any]]]:
-        """What was said before, if the call has `messages`, and the input, as the transcript will hold them.
+        """What was said before, if the call has `messages`, and the input, both as the transcript will hold them.
 
         Raises:
-            InputRequired: there is no input, or nothing but white space.
-            InvalidArgs: a block that a user may not send; both `input` and `messages`; messages that end with the
-                model's.
+            InputRequired: there is no input, or only white space.
+            InvalidArgs: a block is not allowed for users; both `input` and `messages` are given; or the messages end
+                with the model's.
         """
         if self.messages is None:
             return None, _checked_input(self.input)
@@ -141,7 +143,7 @@ class StartRun(ContinueRun):
 
 
 class CallFunction(QueuedCall):
-    """`POST /v1/functions/{name}`. `input`: its arguments by name."""
+    """`POST /v1/functions/{name}`. `input`: the arguments by name."""
 
     input: dict[str, Any] = Field(default_factory=dict)
     title: Title | None = None
@@ -165,7 +167,7 @@ class CreateRun(_ForUser):
 
 
 class DescribeRun(_Body):
-    """`PATCH /v1/runs/{id}`: `null` takes the title away, or all metadata."""
+    """`PATCH /v1/runs/{id}`: `null` removes the title, or all metadata."""
 
     title: Title | None = None
     metadata: Metadata | None = None

@@ -1,6 +1,6 @@
-"""What answers hold, as the OpenAPI document shows it: the shapes of `views.py`, which fills them.
+"""What answers contain, as the OpenAPI document shows it; `views.py` fills these shapes.
 
-Clients have to take fields that are not named here: a later version may send more.
+Clients must accept fields that are not named here: a later version may send more.
 """
 
 from typing import Annotated, Any, Generic, Literal, NotRequired, TypeVar
@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 class Page(TypedDict, Generic[Item]):
     items: list[Item]
     nextCursor: str | None
-    """`cursor` of the next page; null: this is the last one."""
+    """The `cursor` of the next page; null: this is the last one."""
 
 
 class Items(TypedDict, Generic[Item]):
@@ -34,7 +34,7 @@ class Cost(TypedDict):
     amount: float
     currency: str
     unpriced: bool
-    """A part of it has no known price, and counts as 0."""
+    """A part of it has no known price and counts as 0."""
 
 
 class Failure(TypedDict):
@@ -46,7 +46,7 @@ class Failure(TypedDict):
 
 @with_config(ConfigDict(extra="allow"))
 class StoredFailure(Failure):
-    """What a function's own refusal says beside is in further fields."""
+    """Why an invocation failed. A function's refusal may have further fields."""
 
     retryable: bool
 
@@ -57,7 +57,7 @@ class Input(TypedDict):
 
     id: str
     text: str
-    """Its text blocks."""
+    """The text of its text blocks."""
     at: str
 
 
@@ -84,18 +84,18 @@ class Run(TypedDict):
     metadata: dict[str, Any]
     status: RunStatus
     priority: Priority
-    """The class of its newest call, where it waits."""
+    """The class of its newest call."""
     position: int | None
-    """Of a queued run among those of the same queue, agent and tenant, 1 for the next; null from the hundredth on. Told
-    of one run alone, like the next; null in lists."""
+    """The place of a queued run among those of the same queue, agent and tenant: 1 for the next, null beyond the
+    hundredth. Like `waitReason` it is only told when a single run is read, and null in lists."""
     waitReason: WaitReason | None
-    """What has to change before its turn can come."""
+    """What has to change before the run can have its turn."""
     error: Failure | None
     streamId: str | None
-    """The newest invocation's stream."""
+    """The stream of the newest invocation."""
     invocationId: str | None
     pendingInput: list[Input]
-    """Told of one run alone; empty in lists."""
+    """Only told when a single run is read; empty in lists."""
     cancelRequested: bool
     context: dict[str, Any] | None
     steps: int
@@ -116,7 +116,7 @@ class Message(TypedDict):
     seq: int
     role: Annotated[str, Field(json_schema_extra={"enum": ["user", "assistant"]})]
     content: Content
-    """A string for plain text of the user, else blocks as the Messages API has them."""
+    """A string for plain text of the user, else content blocks of the Messages API."""
     createdAt: str
     invocationId: str | None
     model: str | None
@@ -126,7 +126,7 @@ class Message(TypedDict):
 
 @_described
 class Accepted(TypedDict):
-    """A call that was accepted: where to look for what becomes of it."""
+    """A call that was accepted: where to find out what becomes of it."""
 
     runId: str
     sessionId: str | None
@@ -134,7 +134,7 @@ class Accepted(TypedDict):
     streamId: str
     status: RunStatus
     queued: NotRequired[int]
-    """Of input that steers the invocation in progress: how many inputs wait, with it."""
+    """For input that steers the invocation in progress: how many inputs now wait."""
     inputId: NotRequired[str]
 
 
@@ -159,21 +159,21 @@ class _Outcome(TypedDict):
     usage: NotRequired[dict[str, int]]
     cost: NotRequired[Cost]
     text: NotRequired[str]
-    """The last answer's."""
+    """The last answer."""
     model: NotRequired[str | None]
     finishReason: NotRequired[str]
     cancelled: NotRequired[bool]
     output: NotRequired[Any]
-    """The value of a function."""
+    """The value that a function returned."""
     unanswered: NotRequired[list[Unanswered]]
     """Input that a failure left in the queue: the next turn begins with it."""
     errors: NotRequired[list[Attempt]]
-    """Each attempt of `FALLBACK_EXHAUSTED`."""
+    """The attempts behind `FALLBACK_EXHAUSTED`."""
     error: NotRequired[StoredFailure]
 
 
 class Result(Accepted, _Outcome):
-    """How an invocation ended; before it has, what is known."""
+    """How an invocation ended; until it has, what is known so far."""
 
 
 @_described
@@ -194,7 +194,7 @@ class StepCall(TypedDict):
 
 
 class Step(TypedDict):
-    """A model call and the tools that it asked for."""
+    """A model call and the tools that it called."""
 
     seq: int
     model: str | None
@@ -210,7 +210,7 @@ class InvocationWithSteps(Invocation):
 
 @_described
 class Cancellation(_Outcome):
-    """What a cancel found and did: what is known of the invocation that it was for."""
+    """What a cancel found and did, with what is known of the invocation that it was for."""
 
     runId: str
     invocationId: str | None
@@ -218,9 +218,9 @@ class Cancellation(_Outcome):
     sessionId: NotRequired[str | None]
     streamId: NotRequired[str]
     cancelRequested: bool
-    """It is asked to stop and has not yet."""
+    """It was asked to stop and has not stopped yet."""
     dropped: list[Input]
-    """Input that waited for the next turn."""
+    """Input that was waiting for the next turn."""
 
 
 class Tool(TypedDict):
@@ -247,11 +247,11 @@ class Agent(TypedDict):
     auth: Literal["user", "admin"]
     queue: str
     priority: Priority
-    """Of calls that name none."""
+    """The class of calls that name none."""
     maxRunning: int | None
     """How many of its runs may run at once; null: any number."""
     model: str | None
-    """null: the one that the installation names."""
+    """null: the installation's default."""
     maxSteps: int
     maxTokens: int
     timeoutS: float
@@ -273,7 +273,7 @@ class Member(TypedDict):
 @_described
 class Ticket(TypedDict):
     ticket: str
-    """`ticket` of the query, once."""
+    """The value of the query parameter `ticket`; it works once."""
     expiresAt: str
 
 
@@ -302,25 +302,25 @@ class UnservedAgent(TypedDict):
 
 @_described
 class Queue(TypedDict):
-    """How deep a queue is; docs/brokers.md says what each number counts."""
+    """How deep a queue is; docs/brokers.md explains each number."""
 
     queue: str
     ready: int | None
-    """Messages that nobody has fetched; null, like the next two: the broker does not tell."""
+    """Messages that nobody has fetched. This and the next two are null while the broker does not answer."""
     delayed: int | None
     dead: int | None
     queued: int
     running: int
     waiting: int
     oldestQueuedMs: int | None
-    """How long the queued run has waited that has waited longest."""
+    """How long the queued run that waits longest has waited."""
     workers: int
-    """Living ones, those that leave included."""
+    """Living workers, including those that are leaving."""
     draining: int
     slots: int
-    """Of the workers that do not leave."""
+    """The slots of workers that are not leaving."""
     priorities: list[QueuedClass]
-    """The queued ones by class, the first that goes first."""
+    """The queued runs by class, in the order in which classes go first."""
     unservedAgents: list[UnservedAgent]
     """Agents with queued runs that no living worker of this queue has."""
 
@@ -328,5 +328,5 @@ class Queue(TypedDict):
 @_described
 class Queues(Page[Queue]):
     brokerError: str | None
-    """Why the broker does not tell how many messages it holds."""
+    """Why the broker does not say how many messages it holds."""
     at: str

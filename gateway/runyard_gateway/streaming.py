@@ -136,7 +136,7 @@ class ResumedStream:
 
 
 class Reader(Pulled, Protocol):
-    """Who reads the feed or a room."""
+    """A reader of the feed or of a room."""
 
     def fail(self, error: RunyardError) -> None:
         """Every pull raises this from now on."""
@@ -147,7 +147,7 @@ class Reader(Pulled, Protocol):
 class EndlessStream:
     """The feed, or a room: it goes on until the reader leaves, their credential ends, or the process stops.
 
-    `reading`: who reads, from when the answer begins until it ends. `first`: what precedes all else, encoded.
+    `reading`: the reader, from when the answer begins until it ends. `first`: sent before everything else, encoded.
     """
 
     reading: AbstractContextManager[Reader]

@@ -87,7 +87,7 @@ class Watcher:
         await self._tell_positions([key for key in invocations if key not in settled], began_s)
 
     async def _tell_positions(self, stream_ids: list[str], as_of_s: float) -> None:
-        """Those who wait for a worker are told where they stand."""
+        """Tell callers whose runs wait for a worker where they stand."""
         if not stream_ids:
             return
         for stream_id, standing in (await self._standings.of(stream_ids)).items():

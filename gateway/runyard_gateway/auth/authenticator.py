@@ -109,5 +109,5 @@ def _bearer(authorization: str | None) -> str:
 
 
 def unauthenticated() -> Unauthenticated:
-    """Of a caller who shows nothing."""
+    """The error for a caller who shows nothing."""
     return Unauthenticated("send a token: Authorization: Bearer <token>", reason="missing")

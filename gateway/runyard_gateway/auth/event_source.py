@@ -21,7 +21,7 @@ from runyard_gateway.operations import Caller
 from runyard_gateway.parameters import Parameter
 
 TICKET = Parameter(
-    name="ticket", description="Stands for the token: `POST` to this path with `/tickets` behind it gives one."
+    name="ticket", description="Used instead of a token: `POST` to this path with `/tickets` appended returns one."
 )
 COOKIE = "runyard_seat"
 

@@ -21,7 +21,7 @@ from runyard_gateway.requests import Nothing, read_body
 from runyard_gateway.sse import raw_headers
 from runyard_gateway.streaming import EndlessStream
 
-TENANT = Text(name="tenantId", description="Whose room. A service of several tenants has to name one.")
+TENANT = Text(name="tenantId", description="The room's tenant. A service of several tenants has to name one.")
 
 
 def _place(request: Request) -> str:

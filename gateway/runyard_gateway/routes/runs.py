@@ -38,10 +38,12 @@ LIMIT = WholeNumber(name="limit", description="Items a page.", default=20, low=1
 AGENT = Text(name="agent", description="Runs of this agent.")
 STATUS = Choice(name="status", description="Runs with this status.", choices=tuple(RunStatus))
 SESSION = Text(name="sessionId", description="Runs of this session.")
-TENANT = Text(name="tenantId", description="Runs of this tenant. A service of several has to name one.")
+TENANT = Text(name="tenantId", description="Runs of this tenant. A service of several tenants has to name one.")
 USER = Text(name="userId", description="Runs of this user.")
-METADATA = MetadataFilter(description="Runs whose metadata has this at the top: a text, number, true, false or null.")
-FORCE = Flag(name="force", description="Stop a run that is at work first.")
+METADATA = MetadataFilter(
+    description="Runs with this top-level value in their metadata: a string, number, true, false or null."
+)
+FORCE = Flag(name="force", description="First stop a run that is at work.")
 FORCE_WAIT_S = 30
 """A tool that does not stop when told is abandoned after 10 s, and a dead worker's run is taken over after about 11."""
 

@@ -219,7 +219,7 @@ async def _is_there(connection: AsyncConnection, worker_id: WorkerId) -> bool:
 
 
 async def _lock_best(connection: AsyncConnection, groups: Sequence[Group], limits: Limits) -> Run | None:
-    """Of groups with limits the first one alone: whoever locked the limits of several could lock others out."""
+    """If limits apply, only the first group is tried: whoever locked the limits of several could lock others out."""
     best, *others = groups
     if limits.concern(best.agent):
         others = []
