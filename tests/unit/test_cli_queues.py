@@ -38,6 +38,7 @@ def load(**changes: Any) -> Load:
         "tenant_id": "acme",
         "status": RunStatus.QUEUED,
         "priority": Priority.INTERACTIVE,
+        "claimable_since": changes["since"],
     }
     return Load(**values | changes)
 
