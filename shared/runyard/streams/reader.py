@@ -69,23 +69,28 @@ class FrameReader:
         pipeline = self._client.pipeline(transaction=False)
         for stream_id in stream_ids:
             pipeline.hmget(self.keys.meta(stream_id), _META)
+            pipeline.exists(self.keys.frames(stream_id))
         async with answered():
             replies = await pipeline.execute(raise_on_error=False)
-            infos = {stream_id: _info(reply) for stream_id, reply in zip(stream_ids, replies, strict=True)}
+            pairs = zip(replies[::2], replies[1::2], strict=True)
+            infos = {stream_id: _info(*pair) for stream_id, pair in zip(stream_ids, pairs, strict=True)}
         return {stream_id: info for stream_id, info in infos.items() if info is not None}
 
 
-def _info(reply: Any) -> StreamInfo | None:
-    """None also if the key is not one of ours: its writer drops it, and the other streams can still be read."""
+def _info(reply: Any, has_frames: Any) -> StreamInfo | None:
+    """None also if the key is not one of ours: its writer drops it, and the other streams can still be read. As to its
+    writer, a hash whose frames the server has dropped is no stream any more.
+    """
     if isinstance(reply, ResponseError) and "WRONGTYPE" in str(reply):
         return None
     if isinstance(reply, Exception):
         raise reply
     state, *numbers = reply
     try:
-        return StreamInfo(StreamState(state.decode()), *map(int, numbers))
+        info = StreamInfo(StreamState(state.decode()), *map(int, numbers))
     except (AttributeError, TypeError, ValueError):
         return None
+    return info if has_frames or info.last < info.first else None
 
 
 def _frame(entry_id: bytes, fields: list[Any]) -> Frame:

@@ -172,6 +172,17 @@ async def test_an_ended_stream_that_redis_has_lost_is_told_from_the_rows(stack: 
                 assert await outcome(reading) == (204, [])
 
 
+@pytest.mark.parametrize("dropped", ["", ":meta"], ids=["frames", "hash"])
+async def test_half_of_a_stream_is_none(stack: Stack, dropped: str) -> None:
+    """A Redis that is short of memory drops keys one by one."""
+    run = await ended_run(stack)
+    assert stack.redis.delete(f"{stack.backing.prefix}:stream:{run.stream_id}{dropped}") == 1
+    for cursor in (None, "1"):
+        async with run.api.resuming(run.stream_id, cursor) as reading:
+            status, events = await outcome(reading)
+            assert (status, reading.text, events[-1]) == (200, "I look. Found it.", run.events[-1])
+
+
 async def test_the_end_of_a_failed_run_is_told_from_the_rows_to_whoever_missed_it(stack: Stack) -> None:
     """Frames that were withdrawn count: whoever has them, and not the end, must get the end."""
     broken = says("withdrawn").then(fail("invalid_request_error", "broken"))

@@ -64,6 +64,7 @@ def new_store(client: Redis, prefix: str, *, max_bytes: int = 4_194_304, max_str
 async def test_frames_evicted_by_the_server_are_a_missing_stream(store: FrameStore, client: Redis) -> None:
     await store.apply([opened(), append(1, "a")])
     await client.delete(store.keys.frames(SID))
+    assert await store.info(SID) is None
     assert await one(store, append(2, "b")) == Answer(Status.MISSING, 0)
     assert await one(store, opened()) == Answer(Status.OK, 0, created=True)
 
