@@ -50,6 +50,7 @@ async def set_aside(connection: AsyncConnection, found: Run, *, at: int) -> bool
             result=settlement.result,
             last_frame=settlement.last_frame,
             last_seq=run.last_seq,
+            closing_rows=0,
             settled_at=at,
             **values,
         )
