@@ -8,6 +8,7 @@ from rich.console import Console
 from runyard.cli.queues import BAR_CELLS, bar, drawn
 from runyard.cli.tables import age
 from runyard.db.depth import Census, Load, WorkerRow
+from runyard.db.limits import NO_LIMITS
 from runyard.depth.queues import Depth
 from runyard.ids import WorkerId
 from runyard.priorities import Priority
@@ -56,7 +57,7 @@ def depth(messages: dict[str, Messages] | None, broker_error: str | None = None,
         ),
         queues=(),
     )
-    return Depth(census, messages, lives=lambda _: True, at=13_000, broker_error=broker_error)
+    return Depth(census, messages, lives=lambda _: True, limits=NO_LIMITS, at=13_000, broker_error=broker_error)
 
 
 def lines(drawn_depth: Depth) -> list[list[str]]:
