@@ -13,7 +13,7 @@ import structlog
 from runyard.db.engine import Database
 from runyard.db.reads import invocations_by_stream
 from runyard.db.records import Invocation
-from runyard.errors import RunNotFound, StoreUnavailable
+from runyard.errors import InternalError, RunNotFound, RunyardError, StoreUnavailable
 from runyard.frames import Frame, FrameEvent, event_payload
 from runyard.streams.reader import FrameReader, StreamInfo, StreamState
 from runyard_gateway.from_rows import settled_frames
@@ -71,7 +71,7 @@ class Watcher:
         began_s = time.monotonic()
         invocations = await self._database.read(invocations_by_stream, stream_ids)
         for stream_id in set(stream_ids) - invocations.keys():
-            self._hub.finish(stream_id, [_gone(stream_id)])
+            self._hub.finish(stream_id, [_error(RunNotFound("the run was deleted", streamId=stream_id))])
         settled = {key: invocation for key, invocation in invocations.items() if invocation.settled_at is not None}
         kept = await self._kept(settled)
         unclosed_since = self._unclosed_since
@@ -104,10 +104,19 @@ class Watcher:
             return {}
 
     async def _end(self, invocation: Invocation) -> None:
-        log.info("stream ended from its rows", stream_id=invocation.stream_id, invocation_id=invocation.id)
-        self._hub.finish(invocation.stream_id, await settled_frames(self._database, invocation))
+        stream_id = invocation.stream_id
+        try:
+            frames = await settled_frames(self._database, invocation)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            # A fault of ours must not end the watcher, and with it the gateway and the streams of all readers.
+            log.exception("stream cannot be ended from its rows", stream_id=stream_id, invocation_id=invocation.id)
+            frames = [_error(InternalError("the end of the stream cannot be read", streamId=stream_id))]
+        else:
+            log.info("stream ended from its rows", stream_id=stream_id, invocation_id=invocation.id)
+        self._hub.finish(stream_id, frames)
 
 
-def _gone(stream_id: str) -> Frame:
-    error = RunNotFound("the run was deleted", streamId=stream_id)
+def _error(error: RunyardError) -> Frame:
     return Frame(0, *event_payload(FrameEvent.ERROR, error.body()))
