@@ -96,7 +96,7 @@ async def test_a_run_is_left_alone_steered_and_cancelled(stack: Stack, here: Her
     assert left.err == f"it goes on; to see it again: runyard tail {run_id}\n"
     await stack.standin.gate(unique).reached()
     steered = await here("steer", run_id, "and more")
-    assert (steered.code, steered.out) == (0, f"{run_id} reads it at its next step; 1 wait\n")
+    assert (steered.code, steered.out) == (0, f"{run_id} reads it at its next step; 1 input waits\n")
     cancelled = json.loads((await here("cancel", run_id, "--json")).out)
     assert (cancelled["status"], cancelled["cancelRequested"]) == ("cancelled", False)
     nothing_left = await here("cancel", run_id)

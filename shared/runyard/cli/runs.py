@@ -82,7 +82,8 @@ async def steer(client: Client, run_id: str, said: str, output: Output) -> int:
     elif accepted.queued is None:
         print(f"{run_id} goes on with it")
     else:
-        print(f"{run_id} reads it at its next step; {accepted.queued} wait")
+        waits = "1 input waits" if accepted.queued == 1 else f"{accepted.queued} inputs wait"
+        print(f"{run_id} reads it at its next step; {waits}")
     return exits.DONE
 
 
