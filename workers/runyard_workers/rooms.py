@@ -36,6 +36,9 @@ class Broadcasts:
         self._prefix = prefix
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[str, bytes]] = deque(maxlen=WAITING_MAX)
+        self._dropped = 0
+        """Since the log last said so."""
+
         self._some = asyncio.Event()
 
     def sink(self, tenant_id: str) -> "TenantRooms":
@@ -53,6 +56,9 @@ class Broadcasts:
             batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
             if not self._waiting:
                 self._some.clear()
+            if self._dropped:
+                log.warning("broadcasts dropped: more were made than Redis took", number=self._dropped)
+                self._dropped = 0
             pipeline = self._client.pipeline(transaction=False)
             for channel, message in batch:
                 pipeline.publish(channel, message)
@@ -63,6 +69,7 @@ class Broadcasts:
                 log.warning("broadcasts lost", number=len(batch), error=str(error))
 
     def _put(self, message: tuple[str, bytes]) -> None:
+        self._dropped += len(self._waiting) == WAITING_MAX
         self._waiting.append(message)
         self._some.set()
 
