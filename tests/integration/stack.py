@@ -163,7 +163,8 @@ class Stack:
         if of is None:
             process = BornProcess(module, environment=self.environment(**settings), log=log)
         else:
-            process = of.process(module, environment=self.environment(**of.settings | settings), log=log)
+            named = {"RUNYARD_TEST_FOLDER": str(self.folder)}  # as the version before calls it
+            process = of.process(module, environment=self.environment(**named, **of.settings | settings), log=log)
         self.processes.append(process)
         try:
             yield process
