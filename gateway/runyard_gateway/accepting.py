@@ -1,13 +1,13 @@
 """Accepting a call: committed to the database, then announced to the workers. Nothing else is needed to accept it."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import structlog
 
-from runyard.db.engine import Work
 from runyard.errors import CommitUnknown, StoreUnavailable
-from runyard.lifecycle.accept import accept_turn
+from runyard.lifecycle.accept import accept_turn, commit_turn
 from runyard.lifecycle.new_turn import Accepted, NewTurn
 from runyard.metrics import ACCEPTED
 from runyard.streams.cancels import tell_cancel
@@ -17,7 +17,6 @@ from runyard_gateway.gateway import Gateway
 
 TRY_AGAIN_S = (0.1, 0.5, 1.0, 2.0, 4.0)
 
-N = TypeVar("N")
 T = TypeVar("T")
 
 log = structlog.get_logger()
@@ -30,7 +29,9 @@ async def accept(gateway: Gateway, turn: NewTurn) -> Accepted:
         StoreUnavailable: nothing was stored, as far as can be told.
         RunNotFound, AgentMismatch, RunBusy, InputQueueFull, IdempotencyMismatch: see `accept_turn`.
     """
-    accepted = await committed(gateway, accept_turn, turn)
+    accepted = await committed(
+        lambda: commit_turn(gateway.database, turn), again=lambda: gateway.database.write(accept_turn, turn)
+    )
     run_id, invocation_id = accepted.run_id, accepted.invocation_id
     tracing.of_run(run_id, invocation_id)
     if accepted.repeated:
@@ -40,29 +41,29 @@ async def accept(gateway: Gateway, turn: NewTurn) -> Accepted:
         ACCEPTED.labels(turn.agent).inc()
         log.info("input queued", run_id=run_id, invocation_id=invocation_id, input_id=turn.input_id)
         return accepted
-    ACCEPTED.labels(turn.agent).inc()
-    log.info("run queued", run_id=run_id, invocation_id=invocation_id, agent=turn.agent)
     if accepted.waits_for_end:  # whoever ends what runs wakes a worker for it
         gateway.follow_ups.start(tell_cancel(gateway.redis, gateway.settings.prefix, run_id))
     else:
         gateway.publisher.wake(run_id=run_id, invocation_id=invocation_id, queue=turn.queue)
+    ACCEPTED.labels(turn.agent).inc()
+    log.info("run queued", run_id=run_id, invocation_id=invocation_id, agent=turn.agent)
     if accepted.ending is not None:
         gateway.follow_ups.start(close_stream(gateway, accepted.ending))
     return accepted
 
 
-async def committed(gateway: Gateway, work: Work[[N], T], new: N) -> T:
-    """Commit a transaction that creates a run. A caller who is told that it failed must not have one, so after a commit
-    of unknown outcome it is tried again until the outcome is known, by the ids that `new` carries.
+async def committed(commit: Callable[[], Awaitable[T]], *, again: Callable[[], Awaitable[T]]) -> T:
+    """Commit what creates a run. A caller who is told that it failed must not have one, so after a commit of unknown
+    outcome `again` is tried until the outcome is known, by the ids that both carry.
     """
     try:
-        return await gateway.database.write(work, new)
+        return await commit()
     except CommitUnknown:
         log.warning("acceptance has an unknown outcome")
     for delay_s in TRY_AGAIN_S:
         await asyncio.sleep(delay_s)
         try:
-            return await gateway.database.write(work, new)
+            return await again()
         except StoreUnavailable:
             continue
     raise StoreUnavailable("the database does not answer: look for the run before you send the call again")

@@ -48,11 +48,19 @@ class FaultyDatabase(LastingDatabase):
         return await super().read(work, *args, **kwargs)
 
     async def write(self, work: Any, *args: Any, **kwargs: Any) -> Any:
+        return await self._happens(super().write, work, *args, **kwargs)
+
+    async def write_at_once(self, work: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.is_sqlite:  # where it is a write
+            return await super().write_at_once(work, *args, **kwargs)
+        return await self._happens(super().write_at_once, work, *args, **kwargs)
+
+    async def _happens(self, write: Callable[..., Awaitable[Any]], work: Any, *args: Any, **kwargs: Any) -> Any:
         if (hook := self.before.pop(work, None)) is not None:
             await hook()
         fault = self._next_fault(work)
         self._refuse(fault)
-        result = await super().write(work, *args, **kwargs)
+        result = await write(work, *args, **kwargs)
         self.written.append(work.__name__)
         self._happened[work].set()
         self._next.set()

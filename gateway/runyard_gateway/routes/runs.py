@@ -2,6 +2,7 @@
 
 import math
 import time
+from functools import partial
 
 import structlog
 from starlette.requests import Request
@@ -112,7 +113,8 @@ async def create_run(gateway: Gateway, request: Request, principal: Principal) -
         history=history,
         at=now_ms(),
     )
-    run, created = await committed(gateway, create_idle_run, new)
+    create = partial(gateway.database.write, create_idle_run, new)
+    run, created = await committed(create, again=create)
     headers = {"Location": f"/v1/runs/{run.id}", "X-Run-Id": run.id}
     stream_id = None
     if not created:

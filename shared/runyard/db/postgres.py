@@ -1,5 +1,6 @@
 """Connections to Postgres: none is waited for without limit, and none to a standby is kept."""
 
+import select
 from typing import Any, TypeVar
 
 import psycopg
@@ -27,6 +28,11 @@ READ_ONLY_TRANSACTION = "25006"
 
 https://www.postgresql.org/docs/current/errcodes-appendix.html"""
 
+
+FAREWELLS = ("57P", "08")
+"""The classes of SQLSTATEs with which a link ends, whatever became of its statement."""
+
+_USED = "used"
 
 POOLED = "pgbouncer"
 """`?pgbouncer=true`: the address is that of a pool in transaction mode, where every transaction may get another
@@ -70,12 +76,37 @@ def _session_settings(statement_timeout_ms: int | None) -> str:
 
 
 def watch_links(engine: sa.Engine) -> None:
-    """Whoever meets a standby loses that link, and the pool all its others."""
+    """Whoever meets a standby loses that link, and the pool all its others. A link that died while nobody used it is
+    replaced before anything is sent over it.
+    """
 
     @sa.event.listens_for(engine, "handle_error")
     def _lose_standby(context: sa.engine.ExceptionContext) -> None:
         if getattr(context.original_exception, "sqlstate", None) == READ_ONLY_TRANSACTION:
             context.is_disconnect = True
+
+    @sa.event.listens_for(engine, "checkout")
+    def _replace_dead(_link: object, record: sa.pool.ConnectionPoolEntry, _proxy: object) -> None:
+        if _USED not in record.info:
+            record.info[_USED] = True  # opened just now: the pool gives up when it is refused a second new one
+        elif record.driver_connection is None or _has_died(record.driver_connection.pgconn):
+            raise sa.exc.DisconnectionError
+
+
+def _has_died(link: psycopg.pq.abc.PGconn) -> bool:
+    """What a server sends to a link that nobody uses is its farewell, or the end."""
+    try:
+        incoming = select.poll()
+        incoming.register(link.socket, select.POLLIN)
+        return bool(incoming.poll(0))
+    except psycopg.OperationalError:  # it is closed
+        return True
+
+
+def is_refusal(error: BaseException | None) -> bool:
+    """Whether the server says of a statement that it has not executed it. A farewell may follow one that it has."""
+    state: str | None = getattr(error, "sqlstate", None)
+    return state is not None and not state.startswith(FAREWELLS)
 
 
 def bound_waits(engine: sa.Engine, statement_timeout_ms: int | None) -> None:

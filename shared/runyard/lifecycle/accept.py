@@ -6,6 +6,7 @@ from dataclasses import replace
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runyard.db.engine import Database
 from runyard.db.idempotency import KeyedCall, bind_key, take_key
 from runyard.db.inputs import check_room, replacement_of, waiting_inputs
 from runyard.db.locks import lock_owned
@@ -27,6 +28,18 @@ _call_of_key = Scoped(
     .join(agent_runs)
     .where(agent_invocations.c.id == sa.bindparam("invocation"))
 )
+
+
+async def commit_turn(database: Database, turn: NewTurn) -> Accepted:
+    """`accept_turn`, committed. What creates a run, and can create it whatever is stored, is one statement.
+
+    Raises:
+        CommitUnknown, StoreUnavailable: see `Database.write`.
+        RunNotFound, AgentMismatch, RunBusy, InputQueueFull, InvalidArgs, IdempotencyMismatch: see `accept_turn`.
+    """
+    if turn.begins_anew and await database.write_at_once(create_run, turn):
+        return _accepted(turn, turn.run_id, None)
+    return await database.write(accept_turn, turn)
 
 
 async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> Accepted:

@@ -53,6 +53,11 @@ class NewTurn:
     trace_context: dict[str, str] | None = None
     """The place of its request in a trace (`runyard.traces.carried`)."""
 
+    @property
+    def begins_anew(self) -> bool:
+        """Whether it names no run and no earlier call, and brings along nothing that was said before."""
+        return self.continues is None and self.session_id is None and self.call_key is None and self.history is None
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accepted:

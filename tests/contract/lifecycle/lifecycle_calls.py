@@ -17,7 +17,7 @@ from runyard.db.limits import Limits
 from runyard.db.workers import beat
 from runyard.errors import AlreadyFolded, GenerationLost, RunBusy, WorkerGone
 from runyard.ids import WorkerId
-from runyard.lifecycle.accept import accept_turn
+from runyard.lifecycle.accept import commit_turn
 from runyard.lifecycle.cancelling import cancel_run
 from runyard.lifecycle.new_turn import Accepted, NewTurn
 from runyard.priorities import rank_of
@@ -49,7 +49,7 @@ class Send:
 
     async def perform(self, database: Database) -> Outcome:
         try:
-            return _went(self.turn, await database.write(accept_turn, self.turn))
+            return _went(self.turn, await commit_turn(database, self.turn))
         except RunBusy as refusal:
             return (REFUSED, refusal.code)
 
@@ -70,7 +70,7 @@ class SendAgain:
         return f"send {self.turn.input_id} again"
 
     async def perform(self, database: Database) -> Outcome:
-        return _went(self.turn, await database.write(accept_turn, self.turn))
+        return _went(self.turn, await commit_turn(database, self.turn))
 
     def predict(self, model: Model) -> Outcome:
         turn = self.turn

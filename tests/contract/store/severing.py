@@ -1,15 +1,22 @@
-"""A relay before Postgres that cuts or holds a link at a commit: before the server has it, or after it has answered."""
+"""A relay before Postgres that cuts or holds a link at a commit: before the server has it, or after it has answered.
+
+A statement that writes outside of a transaction is a commit too: its own.
+"""
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Coroutine
 from enum import StrEnum
 from typing import Any
 
 from tests.postgres_relay import CHUNK_BYTES, Link, PostgresRelay, listening
 
-COMMIT = b"COMMIT\x00"
-"""The text of a simple query (https://www.postgresql.org/docs/current/protocol-message-formats.html)."""
+COMMIT, ROLLBACK = b"COMMIT\x00", b"ROLLBACK\x00"
+BEGIN = re.compile(rb"BEGIN( ISOLATION LEVEL [A-Z ]+)?\x00")
+"""The texts of simple queries (https://www.postgresql.org/docs/current/protocol-message-formats.html)."""
+
+WRITES = re.compile(rb"(INSERT INTO|UPDATE) agent_")
 
 
 class Cut(StrEnum):
@@ -57,11 +64,13 @@ class Relay(PostgresRelay):
 
         async def upstream() -> None:
             nonlocal answer_is_lost, answer_held
-            transaction = b""
+            transaction, has_begun = b"", False
             while chunk := await from_client.read(CHUNK_BYTES):
                 transaction += chunk
-                self.commits += COMMIT in chunk
-                if COMMIT in chunk:
+                has_begun = (has_begun or BEGIN.search(chunk) is not None) and ROLLBACK not in chunk
+                if COMMIT in chunk or (not has_begun and WRITES.search(chunk)):
+                    self.commits += 1
+                    has_begun = False
                     if self.cut is not None:
                         cut, self.cut = self.cut, None
                         if cut is Cut.BEFORE:

@@ -34,7 +34,7 @@ from runyard.db.tables import agent_inputs, agent_invocations
 from runyard.db.turns import append_turn, load_held, load_messages
 from runyard.db.workers import OwnRun, beat
 from runyard.errors import CommitUnknown
-from runyard.lifecycle.accept import accept_turn
+from runyard.lifecycle.accept import accept_turn, commit_turn
 from runyard.lifecycle.new_turn import NewTurn
 from runyard.runs import RunStatus
 
@@ -67,10 +67,10 @@ async def test_an_acceptance_is_tried_again_with_its_own_ids(
     before = await invocations(far_database)
     relay.cut = cut
     with pytest.raises(CommitUnknown):
-        await far_database.write(accept_turn, turn)
+        await commit_turn(far_database, turn)
     found = await invocations(far_database)
     assert (turn.invocation_id in found) == (cut is Cut.AFTER)
-    run_id = (await far_database.write(accept_turn, turn)).run_id
+    run_id = (await commit_turn(far_database, turn)).run_id
     assert found.get(turn.invocation_id, run_id) == run_id
     assert await invocations(far_database) == {**before, turn.invocation_id: run_id}
     assert (await run_row(far_database, run_id)).status is RunStatus.QUEUED
@@ -87,19 +87,19 @@ async def test_an_acceptance_tried_again_waits_for_the_first(
     before = await invocations(database)
     async with database.transaction() as in_doubt:
         await accept_turn(in_doubt, turn)
-        async with started_and_blocked(rival, rival.write(accept_turn, turn)) as again:
+        async with started_and_blocked(rival, commit_turn(rival, turn)) as again:
             await (in_doubt.commit() if outcome == "commit" else in_doubt.rollback())
     assert await invocations(database) == {**before, turn.invocation_id: again.result().run_id}
 
 
 async def test_an_acceptance_is_found_after_its_run_has_gone_on(database: Database, database_url: str) -> None:
     turn = new_turn()
-    run_id = (await database.write(accept_turn, turn)).run_id
+    run_id = (await commit_turn(database, turn)).run_id
     found = await claimed(database, registered(database_url))
     await database.write(settle, held(found), completed(), at=AT + 2)
-    await database.write(accept_turn, new_turn(continues=run_id))
+    await commit_turn(database, new_turn(continues=run_id))
     before = await contents(database)
-    assert (await database.write(accept_turn, turn)).run_id == run_id
+    assert (await commit_turn(database, turn)).run_id == run_id
     assert await contents(database) == before
 
 
@@ -160,24 +160,27 @@ async def test_a_disk_that_fails_at_the_commit(database: Database, sqlite_file: 
     before = await contents(database)
     turn = new_turn()
     with full_disk_at_commit(database, sqlite_file.with_name("runyard.db-wal")), pytest.raises(CommitUnknown):
-        await database.write(accept_turn, turn)
+        await commit_turn(database, turn)
     assert await contents(database) == before
-    await database.write(accept_turn, turn)
+    await commit_turn(database, turn)
 
 
-async def test_a_caller_that_is_cancelled_at_its_commit(database: Database) -> None:
+@pytest.mark.parametrize("kind", ["new", "session"])
+async def test_a_caller_that_is_cancelled_at_its_commit(database: Database, database_url: str, kind: str) -> None:
     """The cancellation comes once the commit is under way: all of it is there, or nothing, and the next call works."""
-    turn = new_turn()
-    task = asyncio.ensure_future(database.write(accept_turn, turn))
+    turn = await turn_of_kind(database, database_url, kind)
+    task = asyncio.ensure_future(commit_turn(database, turn))
+    is_one_statement = kind == "new" and not database.is_sqlite
 
-    def cancel(_connection: Any) -> None:
+    def cancel(*_: Any) -> None:
         task.cancel()
 
-    sa.event.listen(database._engine.sync_engine, "commit", cancel)
+    event = "before_cursor_execute" if is_one_statement else "commit"
+    sa.event.listen(database._engine.sync_engine, event, cancel)
     with pytest.raises(asyncio.CancelledError):
         await task
-    sa.event.remove(database._engine.sync_engine, "commit", cancel)
-    await database.write(accept_turn, turn)
+    sa.event.remove(database._engine.sync_engine, event, cancel)
+    await commit_turn(database, turn)
     assert await invocations(database) == {turn.invocation_id: turn.run_id}
 
 

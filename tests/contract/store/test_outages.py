@@ -24,7 +24,7 @@ from runyard.db.engine import Database, sync_engine
 from runyard.db.locks import lock_owned
 from runyard.db.tables import agent_messages, agent_runs
 from runyard.errors import CommitUnknown, StoreUnavailable
-from runyard.lifecycle.accept import accept_turn
+from runyard.lifecycle.accept import accept_turn, commit_turn
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +38,7 @@ def server() -> Iterator[psycopg.Connection]:
 @on_postgres
 async def test_dead_links_are_replaced_without_a_word(database: Database, server: psycopg.Connection) -> None:
     """After a restart of the server every link of the pool is dead, and none of them knows."""
-    for work in (database.write, database.read):
+    for work in (database.write, database.read, database.write_at_once):
         await fill_pool(database)
         end_links(server, database)
         assert await work(one) == 1
@@ -172,13 +172,14 @@ async def test_a_database_that_refuses_writes_is_unavailable_until_it_takes_them
     end_links(server, database)
     with pytest.raises(StoreUnavailable):
         await database.read(reads.check_writable)
-    for _ in range(2):
-        with pytest.raises(StoreUnavailable):
-            await database.write(accept_turn, new_turn())
+    for turn in (new_turn(), new_turn(session_id="s1"), new_turn()):  # one statement, and a transaction of several
+        with pytest.raises(StoreUnavailable) as caught:
+            await commit_turn(database, turn)
+        assert not isinstance(caught.value, CommitUnknown)
     await fill_pool(database)
     assert await contents(database) == before
     standby.end()
-    await database.write(accept_turn, new_turn())  # though every link of the pool still leads to the standby
+    await commit_turn(database, new_turn())  # though every link of the pool still leads to the standby
     assert len((await contents(database))["agent_runs"]) == 2
     await database.read(reads.check_writable)
 
@@ -234,8 +235,12 @@ async def test_a_commit_that_is_not_answered_has_an_unknown_outcome(database: Da
     with pytest.raises(CommitUnknown):
         await far.write(accept_into_silence)
     quiet_relay.recover()
-    await far.write(accept_turn, turn)
+    await commit_turn(far, turn)
     assert len((await contents(database))["agent_runs"]) == 1
+    quiet_relay.fall_silent()
+    with pytest.raises(CommitUnknown):
+        await commit_turn(far, new_turn())  # one statement, which is its own commit
+    quiet_relay.recover()
     await far.close()
 
 
@@ -257,7 +262,7 @@ async def test_no_server_is_unavailable() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         database = Database(f"postgresql://postgres@127.0.0.1:{unused.getsockname()[1]}/x", pool_size=1)
-        for work in (database.read, database.write):
+        for work in (database.read, database.write, database.write_at_once):
             with pytest.raises(StoreUnavailable):
                 await work(one)
         await database.close()
@@ -267,7 +272,7 @@ async def test_a_pool_that_is_used_up_is_unavailable(database_url: str, monkeypa
     monkeypatch.setattr(engine, "POOL_WAIT_S", 0.02)
     database = Database(database_url, pool_size=1)
     async with database.transaction():
-        for work in (database.read, database.write):
+        for work in (database.read, database.write, database.write_at_once):
             with pytest.raises(StoreUnavailable):
                 await work(one)
     assert await database.write(one) == 1

@@ -9,7 +9,7 @@ from tests.contract.store.states import AT, accepted, new_turn
 from runyard.db.engine import Database
 from runyard.db.tables import agent_invocations, agent_messages, agent_runs
 from runyard.db.together import Insert, Update, write_returning, write_together
-from runyard.lifecycle.accept import accept_turn
+from runyard.lifecycle.accept import commit_turn
 
 pytestmark = pytest.mark.anyio
 
@@ -130,6 +130,6 @@ async def test_a_new_run_takes_one_statement_on_postgres(database: Database) -> 
         statements.append(arguments[2])
 
     sa.event.listen(database._engine.sync_engine, "before_cursor_execute", note)
-    await database.write(accept_turn, new_turn())
+    await commit_turn(database, new_turn())
     sa.event.remove(database._engine.sync_engine, "before_cursor_execute", note)
     assert len(statements) == (4 if database.is_sqlite else 1)  # with BEGIN IMMEDIATE, which is ours there
