@@ -17,7 +17,7 @@ from benchmarks.samples import median
 from benchmarks.stacks import postgres_redis
 from benchmarks.targets import CLAIM_BACKLOG
 from runyard.clock import now_ms
-from runyard.db.claims import claim_best
+from runyard.db.claiming import claim_best
 from runyard.db.engine import Database
 from runyard.db.limits import NO_LIMITS, Limits
 from runyard.db.migrate import upgrade

@@ -11,7 +11,8 @@ import time
 import structlog
 
 from runyard.clock import now_ms
-from runyard.db.claims import Claim, UnclaimableError, claim_best
+from runyard.db.claiming import claim_best
+from runyard.db.claims import Claim, UnclaimableError
 from runyard.db.limits import Limits
 from runyard.errors import StoreUnavailable, WorkerGone
 from runyard.lifecycle.setting_aside import set_aside

@@ -1,4 +1,4 @@
-"""Claiming: a worker with a free slot takes the best queued run of its queues and agents (`runyard.db.groups`)."""
+"""The transactions in which runs change hands: a worker takes one, or gives it back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,8 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.clock import now_ms
-from runyard.db.engine import Database
-from runyard.db.groups import Group, queued_groups
+from runyard.db.groups import Group
 from runyard.db.inputs import fold_opening
 from runyard.db.limits import (
     NO_LIMITS,
@@ -21,11 +20,10 @@ from runyard.db.limits import (
     running_of_user,
 )
 from runyard.db.records import Input, Invocation, Message, Run
-from runyard.db.tables import QUEUED, agent_invocations, agent_runs, workers
+from runyard.db.tables import QUEUED, agent_invocations, agent_runs
 from runyard.db.together import Update, write_returning
 from runyard.db.transcripts import appending
 from runyard.db.turns import Totals
-from runyard.errors import WorkerGone
 from runyard.ids import InvocationId, RunId, WorkerId
 from runyard.runs import RunEvent, RunStatus, after
 
@@ -116,47 +114,6 @@ _INVOCATION_CLAIMED = Update(
 )
 
 
-async def claim_best(
-    database: Database,
-    *,
-    worker_id: WorkerId,
-    queues: Sequence[str],
-    agents: dict[str, str],
-    redis_run_id: str,
-    at: int,
-    limits: Limits = NO_LIMITS,
-    passing_over: str | None = None,
-) -> Claim | None:
-    """The best queued run, now running here; None when nothing is queued that this worker may run.
-
-    Args:
-        agents: the worker's agents and their versions.
-        redis_run_id: the Redis process that will hold the invocation's first frame.
-        passing_over: a tenant whose runs come last, whatever runs elsewhere.
-
-    Raises:
-        WorkerGone: this worker's row is gone.
-        UnclaimableError: the best one stands in front of all others, and will until it is set aside.
-        StoreUnavailable, CommitUnknown: see `Database.write`; a run claimed by a commit of unknown outcome is given
-            back by the beat, which finds it under this worker with nobody running it.
-    """
-    while True:
-        groups = await database.read(queued_groups, queues, list(agents), limits)
-        if not groups:
-            return None
-        groups.sort(key=lambda group: group.tenant_id == passing_over)  # a sort keeps the order of what is equal
-        try:
-            claim = await database.write(
-                take, groups, limits, worker_id=worker_id, agents=agents, redis_run_id=redis_run_id, at=at
-            )
-        except UnclaimableError as error:
-            if not await database.read(_is_there, worker_id):  # what the run's foreign key to it has refused
-                raise WorkerGone(worker_id) from error
-            raise
-        if claim is not None:
-            return claim
-
-
 async def take(
     connection: AsyncConnection,
     groups: Sequence[Group],
@@ -211,11 +168,6 @@ async def _begin(
         folded=folded,
         appended=appended,
     )
-
-
-async def _is_there(connection: AsyncConnection, worker_id: WorkerId) -> bool:
-    found = await connection.execute(sa.select(workers.c.id).where(workers.c.id == worker_id))
-    return found.one_or_none() is not None
 
 
 async def _lock_best(connection: AsyncConnection, groups: Sequence[Group], limits: Limits) -> Run | None:

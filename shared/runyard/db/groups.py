@@ -41,16 +41,21 @@ async def queued_groups(
 ) -> list[Group]:
     """Groups whose first row may be claimed now, the best first; at most `BEST`."""
     full = await full_agents(connection, limits)
-    parameters: dict[str, Any] = {
-        "queues": list(queues),
-        "agents": [agent for agent in agents if agent not in full],
-        "per_tenant": ANY_NUMBER if limits.per_tenant is None else limits.per_tenant,
-    }
+    parameters = parameters_of(queues, [agent for agent in agents if agent not in full], per_tenant=limits.per_tenant)
     if limits.per_user is None:
-        rows = await connection.execute(_groups, parameters)
+        rows = await connection.execute(best_groups, parameters)
     else:
         rows = await connection.execute(_groups_of_users, parameters | {"per_user": limits.per_user})
     return [Group(**row._mapping) for row in rows]
+
+
+def parameters_of(queues: Sequence[str], agents: Sequence[str], *, per_tenant: int | None = None) -> dict[str, Any]:
+    """The parameters of `best_groups`."""
+    return {
+        "queues": list(queues),
+        "agents": list(agents),
+        "per_tenant": ANY_NUMBER if per_tenant is None else per_tenant,
+    }
 
 
 Where = Callable[[sa.FromClause], Sequence[sa.ColumnElement[bool]]]
@@ -168,5 +173,5 @@ def _may_run(served: sa.CTE, row: sa.FromClause) -> sa.ColumnElement[bool]:
     return running_of_user(served.c.tenant_id, row.c.user_id) < sa.bindparam("per_user", type_=sa.Integer)
 
 
-_groups = _groups_statement()
+best_groups = _groups_statement()
 _groups_of_users = _groups_of_users_statement()

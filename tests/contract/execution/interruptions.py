@@ -9,7 +9,7 @@ import math
 import re
 import secrets
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
@@ -332,6 +332,7 @@ class LifeDatabase:
     def __init__(self, life: Life) -> None:
         self._life = life
         self._database = life.stage.database
+        self.is_sqlite = self._database.is_sqlite
         self.written: list[str] = []
 
     async def read(self, work: Any, *args: Any, **kwargs: Any) -> Any:
@@ -339,13 +340,19 @@ class LifeDatabase:
         return await self._database.read(work, *args, **kwargs)
 
     async def write(self, work: Any, *args: Any, **kwargs: Any) -> Any:
+        return await self._happens(self._database.write, work, *args, **kwargs)
+
+    async def write_at_once(self, work: Any, *args: Any, **kwargs: Any) -> Any:
+        return await self._happens(self._database.write_at_once, work, *args, **kwargs)
+
+    async def _happens(self, write: Callable[..., Awaitable[Any]], work: Any, *args: Any, **kwargs: Any) -> Any:
         await self._life.point(f"before {work.__name__}")
         fault = self._life.take_commit_fault()
         if fault is Kind.AWAY:
             raise StoreUnavailable("the database does not answer")
         if fault is Kind.LOST_REQUEST:
             raise CommitUnknown("the database did not answer a commit")
-        result = await self._database.write(work, *args, **kwargs)
+        result = await write(work, *args, **kwargs)
         await self._life.point(f"after {work.__name__}")
         if fault is Kind.LOST_ANSWER:
             raise CommitUnknown("the database did not answer a commit")

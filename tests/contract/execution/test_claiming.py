@@ -14,7 +14,7 @@ from tests.fakes.databases import Fault
 from tests.fakes.provider import says
 from tests.fakes.publisher import FakePublisher
 
-from runyard.db import claims
+from runyard.db import claiming, claims
 from runyard.db.limits import NO_LIMITS
 from runyard.db.tables import agent_inputs, agent_invocations
 from runyard.db.transcripts import append, user_row
@@ -27,6 +27,9 @@ from runyard_workers.shares import Shares
 from runyard_workers.slots import SlotPool
 
 pytestmark = pytest.mark.anyio
+
+CLAIMS = (claiming.take_usual, claims.take)
+"""The transactions that a claim may be: the first, which only Postgres has, or else the second."""
 
 
 class FakeBeat:
@@ -151,10 +154,11 @@ async def test_a_claim_that_fails_frees_its_slot(crew: Crew, error: str) -> None
     async def fail() -> None:
         raise RuntimeError("unforeseen")
 
-    if error == "away":
-        crew.worker.database.faults[claims.take] = [Fault.AWAY]
-    else:
-        crew.worker.database.before[claims.take] = fail
+    for work in CLAIMS:
+        if error == "away":
+            crew.worker.database.faults[work] = [Fault.AWAY]
+        else:
+            crew.worker.database.before[work] = fail
     assert not await crew.claim()
     await crew.all_slots_free()
 
@@ -190,7 +194,7 @@ async def test_a_claim_under_way_is_finished_before_the_worker_leaves(crew: Crew
         claiming.set()
         await go_on.wait()
 
-    crew.worker.database.before[claims.take] = hold
+    crew.worker.database.before |= dict.fromkeys(CLAIMS, hold)
     async with crew.claiming() as task:
         async with asyncio.timeout(GUARD_S):
             await claiming.wait()

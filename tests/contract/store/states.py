@@ -10,7 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.databases import blocking_engine
 
 from runyard.db.boundaries import Boundary, Settlement, end_turn
-from runyard.db.claims import Claim, claim_best
+from runyard.db.claiming import claim_best
+from runyard.db.claims import Claim
 from runyard.db.engine import Database
 from runyard.db.records import Invocation, Run
 from runyard.db.scope import Scope
@@ -28,7 +29,7 @@ from runyard.ids import (
     new_stream_id,
     new_worker_id,
 )
-from runyard.lifecycle.accept import accept_turn
+from runyard.lifecycle.accept import commit_turn
 from runyard.lifecycle.new_turn import NewTurn
 from runyard.priorities import Priority
 from runyard.runs import RunEvent
@@ -62,7 +63,7 @@ def new_turn(**changes: Any) -> NewTurn:
 
 
 async def accepted(database: Database, **changes: Any) -> Run:
-    return await run_row(database, (await database.write(accept_turn, new_turn(**changes))).run_id)
+    return await run_row(database, (await commit_turn(database, new_turn(**changes))).run_id)
 
 
 def registration_of(**changes: Any) -> Registration:

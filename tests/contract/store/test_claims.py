@@ -1,5 +1,7 @@
 """Claiming: which run a worker gets, and what happens when several want it at once."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -16,10 +18,12 @@ from tests.contract.store.states import (
     completed,
     contents,
     held,
+    new_turn,
     registered,
     run_row,
     settle,
 )
+from tests.databases import on_postgres
 
 from runyard.db.claims import Claim, GivenBack, give_back, take
 from runyard.db.engine import Database, sync_engine
@@ -31,6 +35,7 @@ from runyard.db.turns import load_messages
 from runyard.db.workers import unregister
 from runyard.errors import WorkerGone
 from runyard.ids import WorkerId, new_input_id, new_worker_id
+from runyard.lifecycle.accept import commit_turn
 from runyard.runs import RunStatus
 
 pytestmark = pytest.mark.anyio
@@ -288,6 +293,41 @@ async def test_inputs_that_waited_together_become_one_turn(database: Database, w
         *picture,
     ]
     assert await database.read(folds) == [1, 1, 1]
+
+
+@on_postgres
+async def test_what_comes_between_a_claims_first_look_and_its_lock_is_folded(
+    database: Database, rival: Database, worker: WorkerId
+) -> None:
+    run = await accepted(database)
+    async with database.transaction() as gate:
+        await gate.execute(sa.text("SELECT pg_advisory_xact_lock(1)"))
+        with gated_before_its_lock(rival):
+            async with started_and_blocked(rival, claim(rival, worker)) as task:
+                await commit_turn(database, new_turn(continues=run.id, content="And terns?"))
+                await gate.commit()
+    found = task.result()
+    assert found is not None
+    assert [item.content for item in found.folded] == ["Where do swifts winter?", "And terns?"]
+    [message] = await transcript(database, found)
+    assert message.content == "Where do swifts winter?\n\nAnd terns?"
+
+
+@contextlib.contextmanager
+def gated_before_its_lock(database: Database) -> Iterator[None]:
+    """The one statement of a claim waits, once it sees what is queued, for another's lock (1) to go."""
+
+    gate = "gate AS MATERIALIZED (SELECT (SELECT pg_advisory_xact_lock_shared(1)) IS NOT NULL AS is_open)"
+
+    def wait(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> tuple[str, Any]:
+        gated = statement.replace("locked AS MATERIALIZED", f"{gate}, locked AS MATERIALIZED")
+        return gated.replace("WHERE row.status", "WHERE (SELECT is_open FROM gate) AND row.status"), parameters
+
+    sa.event.listen(database._engine.sync_engine, "before_cursor_execute", wait, retval=True)
+    try:
+        yield
+    finally:
+        sa.event.remove(database._engine.sync_engine, "before_cursor_execute", wait)
 
 
 async def taken(connection: Any, database: Database, worker_id: WorkerId) -> Claim | None:

@@ -26,6 +26,7 @@ from tests.contract.store.states import (
 from tests.databases import POSTGRES, SQLITE, postgres_database
 
 from runyard.db import boundaries, reads, retention, turns
+from runyard.db.claiming import take_usual
 from runyard.db.claims import give_back, take
 from runyard.db.closes import late_closes, mark_closed
 from runyard.db.deaths import bury
@@ -102,6 +103,15 @@ async def claim(connection: Any) -> None:
     found = await queued_groups(connection, ["queue-0"], list(AGENTS))
     taken = await take(connection, found, worker_id=WorkerId(WORKER), agents=AGENTS, redis_run_id="redis", at=AT)
     assert taken is not None
+
+
+async def usual_claim(connection: Any) -> None:
+    if connection.dialect.name == "postgresql":
+        worker = {"worker_id": WorkerId(WORKER), "agents": AGENTS, "redis_run_id": "redis", "at": AT}
+        _, taken = await take_usual(connection, ["queue-0"], **worker)
+        assert taken is not None
+    else:
+        await claim(connection)
 
 
 async def held_by_worker(connection: Any) -> None:
@@ -204,6 +214,7 @@ EXPECTED: dict[Work, set[str]] = {
     counts_of_what_runs: {"ix_agent_runs_running"},
     claim_under_limits: {"ix_agent_runs_user_claim", "ix_agent_runs_running"},
     claim: {"ix_agent_runs_claim", "ix_agent_inputs_unfolded"},
+    usual_claim: {"ix_agent_runs_claim", "ix_agent_inputs_unfolded"},
     held_by_worker: {"ix_agent_runs_worker"},
     owned_runs: {"ix_agent_runs_owner"},
     runs_of_a_tenant: {"ix_agent_runs_tenant"},
@@ -266,6 +277,14 @@ async def test_the_best_of_a_group_is_not_sorted(full_database: Database) -> Non
     for plan in await plans(full_database, best):
         assert "ix_agent_runs_claim" in plan
         assert not re.search(r"Sort|TEMP B-TREE", plan), plan
+
+
+@pytest.mark.parametrize("full_database_url", [POSTGRES], indirect=True)
+async def test_the_row_that_a_usual_claim_locks_is_the_first_of_an_index(full_database: Database) -> None:
+    """Sorted, all rows of the group would be locked."""
+    [statement] = await executed(full_database, usual_claim)
+    for plan in await plans(full_database, statement):
+        assert re.search(r"LockRows.*\n\s+->  Index Scan using ix_agent_runs_claim on agent_runs", plan), plan
 
 
 async def test_the_head_of_a_group_is_read_by_rank(full_database: Database) -> None:

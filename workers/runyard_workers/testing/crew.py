@@ -11,7 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.clock import now_ms
 from runyard.db import deaths, workers
-from runyard.db.claims import GivenBack, claim_best
+from runyard.db.claiming import claim_best
+from runyard.db.claims import GivenBack
 from runyard.db.workers import Registration
 from runyard.errors import WorkerGone
 from runyard.ids import RunId, new_worker_id
