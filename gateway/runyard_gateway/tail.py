@@ -45,6 +45,7 @@ class Tail:
     __slots__ = (
         "_deadline_s",
         "_failure",
+        "_found",
         "_interrupted",
         "_link",
         "_noticed",
@@ -71,6 +72,7 @@ class Tail:
         self._failure: RunyardError | None = None
         self._link: Link | None = None
         self._page = PAGE
+        self._found: list[Frame] | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._timeout_s = 0.0
         self._deadline_s = 0.0
@@ -78,13 +80,13 @@ class Tail:
         self._timer_at_s = 0.0
 
     async def seek(self, cursor: int) -> Position:
-        """What to expect after `cursor`, before an answer begins.
+        """What to expect after `cursor`, before an answer begins. What there is of it comes along.
 
         Raises:
             StreamGone: frames after it were dropped; `oldestSeq` is the oldest one kept.
         """
         try:
-            info = await self._reader.info(self._window.stream_id)
+            info, self._found = await self._reader.look(self._window.stream_id, cursor)
         except StoreUnavailable:
             return Position.ABSENT
         if info is None:
@@ -122,6 +124,7 @@ class Tail:
                 return Chunk(b"", cursor, ended=True)
             behind = cursor < self._window.start and self._window.farewell is None
             chunk = await self._read_back(cursor) if behind else self._pending(cursor)
+            self._found = None
             if chunk is not None:
                 return chunk
             if loop.time() >= self._deadline_s:
@@ -190,8 +193,10 @@ class Tail:
         return None
 
     async def _read_back(self, cursor: int) -> Chunk | None:
+        frames = self._found
         try:
-            frames = await self._reader.read(self._window.stream_id, cursor, self._page)
+            if not frames or frames[0].seq != cursor + 1:
+                frames = await self._reader.read(self._window.stream_id, cursor, self._page)
             if frames and frames[0].seq == cursor + 1:
                 return self._chunk(frames)
             info = await self._reader.info(self._window.stream_id)

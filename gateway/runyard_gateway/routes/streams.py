@@ -7,8 +7,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from runyard.db import reads
-from runyard.db.records import Invocation, Run
 from runyard.errors import RunNotFound, StreamGone, StreamNotFound, StreamOverloaded
+from runyard.ids import StreamId
 from runyard_gateway import shapes
 from runyard_gateway.answers import EVENT_STREAM, STREAM_ID, Answer, nothing
 from runyard_gateway.auth.authenticator import unauthenticated
@@ -16,7 +16,7 @@ from runyard_gateway.auth.event_source import TICKET, Door, seat_headers, ticket
 from runyard_gateway.auth.principal import NOBODY, Principal
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.gateway import Gateway
-from runyard_gateway.open_streams import reader_behind
+from runyard_gateway.open_streams import Reader, reader_behind
 from runyard_gateway.operations import Operation, anybody
 from runyard_gateway.parameters import LAST_EVENT_ID, SINCE
 from runyard_gateway.requests import Nothing, cursor_of, read_body
@@ -28,16 +28,17 @@ DOOR = Door(place=lambda request: request.path_params["id"], otherwise=anybody, 
 
 async def get_stream(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
     """Read a stream from any frame on, to its end."""
-    invocation, run = await _found(gateway, request, principal)
-    return _resumed(gateway, request, principal, invocation, run, headers=seat_headers(request))
+    owner = await _owner(gateway, request, principal)
+    stream_id = StreamId(request.path_params["id"])
+    return _resumed(gateway, request, principal, stream_id, owner, headers=seat_headers(request))
 
 
 async def issue_ticket(gateway: Gateway, request: Request, principal: Principal) -> Response:
     """Get a ticket for an `EventSource`. A browser also gets a seat: a cookie for this stream's path."""
     await read_body(request, Nothing, limit_bytes=gateway.settings.body_max_bytes)
-    stream_id = (await _found(gateway, request, principal))[0].stream_id
+    await _owner(gateway, request, principal)
     told, seat = await DOOR.ticket(gateway, request, principal)
-    of_stream: shapes.StreamTicket = {**told, "streamId": stream_id}
+    of_stream: shapes.StreamTicket = {**told, "streamId": request.path_params["id"]}
     return ticket_answer(request, of_stream, seat)
 
 
@@ -49,24 +50,24 @@ async def get_run_stream(gateway: Gateway, request: Request, principal: Principa
     run, invocation, _waiting = found
     if invocation is None:
         raise StreamNotFound("The run has no stream yet")
-    return _resumed(gateway, request, principal, invocation, run)
+    return _resumed(gateway, request, principal, invocation.stream_id, (run.tenant_id, run.user_id))
 
 
 def _resumed(
     gateway: Gateway,
     request: Request,
     principal: Principal,
-    invocation: Invocation,
-    run: Run,
+    stream_id: StreamId,
+    owner: Reader,
     *,
     headers: Mapping[str, str] | None = None,
 ) -> ASGIApp:
     """Raises `StreamOverloaded`."""
-    reader = reader_behind(principal, request, owner=(run.tenant_id, run.user_id))
+    reader = reader_behind(principal, request, owner=owner)
     gateway.open_streams.check(reader)
     answer = ResumedStream(
         gateway=gateway,
-        stream_id=invocation.stream_id,
+        stream_id=stream_id,
         credential=principal.credential,
         cursor=cursor_of(request),
         request_id=request_id_of(request),
@@ -75,15 +76,15 @@ def _resumed(
     return gateway.open_streams.counted(reader, answer)
 
 
-async def _found(gateway: Gateway, request: Request, principal: Principal) -> tuple[Invocation, Run]:
-    """The invocation of the stream. For the run of a public function called by nobody, knowing the id is enough.
+async def _owner(gateway: Gateway, request: Request, principal: Principal) -> Reader:
+    """Whose stream it is. For the run of a public function called by nobody, knowing the id is enough.
 
     Raises:
         StreamNotFound: unknown, or not the caller's.
         Unauthenticated: the same, if the caller shows nothing.
     """
     for scope in (principal.scope, NOBODY.scope):
-        found = await gateway.database.read(reads.invocation_of_stream, request.path_params["id"], scope)
+        found = await gateway.database.read(reads.owner_of_stream, request.path_params["id"], scope)
         if found is not None:
             return found
     if principal.is_nobody:

@@ -50,6 +50,11 @@ _run = Scoped(sa.select(agent_runs).where(agent_runs.c.id == sa.bindparam("run")
 _invocations = sa.select(agent_invocations).join(agent_runs)
 _invocation_by_id = Scoped(_invocations.where(agent_invocations.c.id == sa.bindparam("key")))
 _invocation_by_stream = Scoped(_invocations.where(agent_invocations.c.stream_id == sa.bindparam("key")))
+_owner_of_stream = Scoped(
+    sa.select(agent_runs.c.tenant_id, agent_runs.c.user_id)
+    .select_from(agent_invocations.join(agent_runs))
+    .where(agent_invocations.c.stream_id == sa.bindparam("key"))
+)
 _run_of_invocation = sa.select(agent_runs).where(agent_runs.c.id == sa.bindparam("run"))
 
 
@@ -146,6 +151,12 @@ async def invocation_of_stream(
     connection: AsyncConnection, stream_id: str, scope: Scope
 ) -> tuple[Invocation, Run] | None:
     return await _owned_invocation(connection, _invocation_by_stream, stream_id, scope)
+
+
+async def owner_of_stream(connection: AsyncConnection, stream_id: str, scope: Scope) -> tuple[str, str] | None:
+    """The tenant and the user of a stream that the caller may read."""
+    row = (await _owner_of_stream.execute(connection, scope, key=stream_id)).one_or_none()
+    return None if row is None else (row.tenant_id, row.user_id)
 
 
 async def _owned_invocation(

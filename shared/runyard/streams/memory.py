@@ -98,6 +98,9 @@ class MemoryFrames:
     async def info(self, stream_id: str) -> StreamInfo | None:
         return (await self.infos([stream_id])).get(stream_id)
 
+    async def look(self, stream_id: str, after: int, count: int = PAGE) -> tuple[StreamInfo | None, list[Frame]]:
+        return await self.info(stream_id), await self.read(stream_id, after, count)
+
     async def infos(self, stream_ids: Collection[str]) -> dict[str, StreamInfo]:
         return {stream_id: _info(self.streams[stream_id]) for stream_id in stream_ids if stream_id in self.streams}
 

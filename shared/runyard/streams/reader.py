@@ -60,6 +60,18 @@ class FrameReader:
     async def info(self, stream_id: str) -> StreamInfo | None:
         return (await self.infos([stream_id])).get(stream_id)
 
+    async def look(self, stream_id: str, after: int, count: int = PAGE) -> tuple[StreamInfo | None, list[Frame]]:
+        """`info` and `read` in one round trip: where the stream stands, then frames, which may be more by then."""
+        pipeline = self._client.pipeline(transaction=False)
+        pipeline.hmget(self.keys.meta(stream_id), _META)
+        pipeline.exists(self.keys.frames(stream_id))
+        pipeline.execute_command("XRANGE", self.keys.frames(stream_id), f"({after}-0", "+", "COUNT", count)
+        async with answered():
+            meta, has_frames, entries = await pipeline.execute(raise_on_error=False)
+            info = _info(meta, has_frames)
+        frames = [] if isinstance(entries, ResponseError) else [_frame(seq, fields) for seq, fields in entries]
+        return info, frames
+
     async def server_run_id(self) -> str:
         """If it is another than before, Redis restarted and may have lost frames."""
         return await redis_run_id(self._client)
