@@ -240,6 +240,8 @@ class StreamWriter:
                 done.set_result(True)
 
     def _head(self, start: int, limit_bytes: int) -> tuple[list[Payload], int]:
+        if not start and self.unsent_bytes <= limit_bytes:
+            return list(self._unsent), self.unsent_bytes
         frames: list[Payload] = []
         size_bytes = 0
         for payload in islice(self._unsent, start, None):

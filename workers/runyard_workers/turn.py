@@ -119,9 +119,10 @@ class ModelCall:
                 async for event in events:
                     if isinstance(event, Turn):
                         turn = event
+                    came_at = now()
                     if self._shows_work(event):
-                        silent_at = now() + self._silence_s
-                    until = min(silent_at, now() + DEAD_AFTER_S)
+                        silent_at = came_at + self._silence_s
+                    until = min(silent_at, came_at + DEAD_AFTER_S)
                     if until >= fires_at:
                         fires_at = until + slack_s
                         limit.reschedule(fires_at)
