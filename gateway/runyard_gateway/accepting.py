@@ -16,6 +16,8 @@ from runyard_gateway.closing import close_stream
 from runyard_gateway.gateway import Gateway
 
 TRY_AGAIN_S = (0.1, 0.5, 1.0, 2.0, 4.0)
+"""The waits before an acceptance in doubt is tried again. A database that is silent takes longer over each try: none is
+begun later than all of the waits together."""
 
 T = TypeVar("T")
 
@@ -60,10 +62,12 @@ async def committed(commit: Callable[[], Awaitable[T]], *, again: Callable[[], A
         return await commit()
     except CommitUnknown:
         log.warning("acceptance has an unknown outcome")
+    give_up_at = asyncio.get_running_loop().time() + sum(TRY_AGAIN_S)
     for delay_s in TRY_AGAIN_S:
         await asyncio.sleep(delay_s)
         try:
             return await again()
         except StoreUnavailable:
-            continue
+            if asyncio.get_running_loop().time() > give_up_at:
+                break
     raise StoreUnavailable("the database does not answer: look for the run before you send the call again")
