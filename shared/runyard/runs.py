@@ -2,6 +2,8 @@
 
 `docs/run-states.md` draws the table. Every transition happens in a transaction that holds the run lock
 (`runyard.db.locks`): the row is locked and read again before the table is consulted.
+
+Nothing parks a run yet: `waiting`, `park`, `decide` and `expire` are kept for approvals, which are not built.
 """
 
 from collections.abc import Mapping
