@@ -5,14 +5,14 @@ import functools
 import os
 import secrets
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import ClassVar
 
 import psycopg
 import pytest
 import sqlalchemy as sa
 from psycopg import sql
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from runyard.db.engine import Database, sync_engine
 from runyard.db.tables import metadata
@@ -42,6 +42,13 @@ class LastingDatabase(Database):
     async def close(self) -> None:
         await super().close()
         self._left.append(self._engine)
+
+
+@contextlib.asynccontextmanager
+async def transaction(database: Database) -> AsyncIterator[AsyncConnection]:
+    """A transaction of the test's own on one of the database's links, to interleave it with others by hand."""
+    async with database._engine.connect() as connection, connection.begin():
+        yield connection
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import orjson
@@ -263,12 +263,6 @@ class Database:
         pool = self._engine.pool
         assert isinstance(pool, sa.QueuePool)
         return pool
-
-    @contextlib.asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that the caller holds open, for tests that interleave two by hand."""
-        async with self._engine.connect() as connection, connection.begin():
-            yield connection
 
     async def close(self) -> None:
         """Close every connection. End whatever uses one first: a connection in use is not closed, now or later."""

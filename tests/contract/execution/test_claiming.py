@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from tests.contract.execution.crew import give_back_all
 from tests.contract.execution.worker import GUARD_S, Worker
 from tests.contract.store import states
+from tests.databases import transaction
 from tests.fakes.databases import Fault
 from tests.fakes.provider import says
 from tests.fakes.publisher import FakePublisher
@@ -122,7 +123,7 @@ async def test_a_run_that_cannot_begin_fails_and_the_others_go_on(crew: Crew, da
     database = crew.worker.database
     broken, sound = [await states.accepted(database) for _ in range(2)]
     if damage == "no invocation":
-        async with database.transaction() as connection:
+        async with transaction(database) as connection:
             await connection.execute(sa.delete(agent_inputs).where(agent_inputs.c.run_id == broken.id))
             await connection.execute(sa.delete(agent_invocations).where(agent_invocations.c.run_id == broken.id))
             await connection.commit()

@@ -21,6 +21,7 @@ from tests.contract.store.states import (
     settle,
     settled,
 )
+from tests.databases import transaction
 
 from runyard.db import reads
 from runyard.db.claims import give_back
@@ -122,7 +123,7 @@ async def test_a_session_names_one_run_of_a_user_and_agent(database: Database, d
 
 
 async def test_of_two_calls_that_create_a_session_the_second_is_refused(database: Database, rival: Database) -> None:
-    async with database.transaction() as first:
+    async with transaction(database) as first:
         turn = new_turn(session_id="s1", if_busy="reject")
         run_id = (await accept_turn(first, new_turn(session_id="s1"))).run_id
         async with started_and_blocked(rival, rival.write(accept_turn, turn)) as second:
@@ -135,7 +136,7 @@ async def test_of_two_calls_that_create_a_session_the_second_is_refused(database
 
 async def test_a_session_whose_creation_is_undone_belongs_to_the_next(database: Database, rival: Database) -> None:
     turn = new_turn(session_id="s1")
-    async with database.transaction() as first:
+    async with transaction(database) as first:
         await accept_turn(first, new_turn(session_id="s1"))
         async with started_and_blocked(rival, rival.write(accept_turn, turn)) as second:
             await first.rollback()
@@ -149,7 +150,7 @@ async def test_of_two_calls_that_continue_a_run_the_second_is_refused(
 ) -> None:
     run = await settled(database, database_url, session_id="s1")
     call = {"continues": run} if by == "continues" else {"session_id": "s1"}
-    async with database.transaction() as first:
+    async with transaction(database) as first:
         turn = new_turn(**call, if_busy="reject")
         await accept_turn(first, new_turn(**call))
         async with started_and_blocked(rival, rival.write(accept_turn, turn)) as second:

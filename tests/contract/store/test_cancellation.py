@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from tests.contract.store.races import GUARD_S, started_and_blocked
 from tests.contract.store.states import contents, new_turn
-from tests.databases import on_sqlite
+from tests.databases import on_sqlite, transaction
 
 from runyard.db import engine
 from runyard.db.engine import Database
@@ -37,7 +37,7 @@ async def test_cancelled_between_two_statements(database: Database, rival: Datab
 
 async def test_cancelled_while_it_waits_for_a_lock(database: Database, rival: Database) -> None:
     turn = new_turn(session_id="s1")
-    async with database.transaction() as holder:
+    async with transaction(database) as holder:
         await accept_turn(holder, turn)
         async with started_and_blocked(rival, rival.write(accept_turn, new_turn(session_id="s1"))) as task:
             task.cancel()

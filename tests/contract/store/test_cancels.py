@@ -18,6 +18,7 @@ from tests.contract.store.states import (
     run_and_invocation,
     run_row,
 )
+from tests.databases import transaction
 from tests.fakes.rows import text
 from tests.standin import validate_transcript
 
@@ -204,7 +205,7 @@ async def test_a_cancel_meets_the_death_of_the_worker(
 ) -> None:
     """Just as the watcher takes the run."""
     run = holder.claim.run
-    async with database.transaction() as first:
+    async with transaction(database) as first:
         await buried(first, worker)
         async with started_and_blocked(rival, rival.write(cancel_run, run.id, OWNER, at=AT)) as cancelling:
             await first.commit()
@@ -218,7 +219,7 @@ async def test_a_cancel_meets_the_death_of_the_worker(
 async def test_a_cancel_that_comes_before_the_end_cancels(database: Database, rival: Database, holder: Holder) -> None:
     run = holder.claim.run
     holder.database = rival
-    async with database.transaction() as first:
+    async with transaction(database) as first:
         await cancel_run(first, run.id, OWNER, at=AT)
         async with started_and_blocked(rival, holder.says("Done.")) as ending:
             await first.commit()
@@ -231,7 +232,7 @@ async def test_a_cancel_that_comes_after_the_end_cancels_nothing(
     database: Database, rival: Database, holder: Holder, worker: WorkerId
 ) -> None:
     run = holder.claim.run
-    async with database.transaction() as first:
+    async with transaction(database) as first:
         holder.connection = first
         await holder.says("Done.")
         async with started_and_blocked(rival, rival.write(cancel_run, run.id, OWNER, at=AT)) as cancelling:
@@ -243,7 +244,7 @@ async def test_a_cancel_that_comes_after_the_end_cancels_nothing(
 
 async def test_a_cancel_meets_the_claim(database: Database, rival: Database, run: Run, worker: WorkerId) -> None:
     """Between "picked from the queue" and "started"."""
-    async with database.transaction() as first:
+    async with transaction(database) as first:
         await cancel_run(first, run.id, OWNER, at=AT)
         async with started_and_blocked(rival, claim(rival, worker)) as claiming:
             await first.commit()

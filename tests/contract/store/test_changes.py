@@ -19,7 +19,7 @@ from tests.contract.store.states import (
     settle,
     settled,
 )
-from tests.databases import POSTGRES
+from tests.databases import POSTGRES, transaction
 
 from runyard.clock import now_ms
 from runyard.db.changes import (
@@ -147,7 +147,7 @@ async def test_what_is_committed_late_is_not_passed_over(database: Database, riv
     slow, fast = [(await accepted(database)).id for _ in range(2)]
     reader = Reader(database, OWNER)
     await reader.news()
-    async with rival.transaction() as first:
+    async with transaction(rival) as first:
         await describe_run(first, slow, OWNER, values={"title": "slow"}, at=AT + 1)
         await database.write(describe_run, fast, OWNER, values={"title": "fast"}, at=AT + 2)
         assert await reader.look() == []

@@ -23,7 +23,7 @@ from tests.contract.store.states import (
     run_row,
     settle,
 )
-from tests.databases import on_postgres
+from tests.databases import on_postgres, transaction
 
 from runyard.db.claims import Claim, GivenBack, give_back, take
 from runyard.db.engine import Database, sync_engine
@@ -122,7 +122,7 @@ async def test_two_claims_at_once_take_two_runs(
     database: Database, rival: Database, worker: WorkerId, other_worker: WorkerId
 ) -> None:
     first, second = await accepted(database, at=AT), await accepted(database, at=AT + 1)
-    async with database.transaction() as connection:
+    async with transaction(database) as connection:
         mine = await taken(connection, database, worker)
         assert mine is not None
         if database.is_sqlite:
@@ -141,7 +141,7 @@ async def test_two_claims_at_once_take_one_run_once(
     database: Database, rival: Database, worker: WorkerId, other_worker: WorkerId
 ) -> None:
     run = await accepted(database)
-    async with database.transaction() as connection:
+    async with transaction(database) as connection:
         assert await taken(connection, database, worker) is not None
         async with started_and_blocked(rival, claim(rival, other_worker)) as task:
             await connection.commit()
@@ -154,7 +154,7 @@ async def test_a_claim_gets_the_run_whose_holder_lets_go(
     database: Database, rival: Database, worker: WorkerId, other_worker: WorkerId
 ) -> None:
     run = await accepted(database)
-    async with database.transaction() as connection:
+    async with transaction(database) as connection:
         assert await taken(connection, database, worker) is not None
         async with started_and_blocked(rival, claim(rival, other_worker)) as task:
             await connection.rollback()
@@ -168,7 +168,7 @@ async def test_a_claim_waits_for_the_gateway_that_holds_the_run(
     database: Database, rival: Database, worker: WorkerId
 ) -> None:
     run = await accepted(database)
-    async with database.transaction() as connection:
+    async with transaction(database) as connection:
         assert await lock_owned(connection, run.id, OWNER) is not None
         async with started_and_blocked(rival, claim(rival, worker)) as task:
             await connection.commit()
@@ -213,7 +213,7 @@ async def test_a_worker_that_is_declared_dead_while_it_claims_claims_nothing(
     database: Database, rival: Database, worker: WorkerId
 ) -> None:
     run = await accepted(database)
-    async with database.transaction() as connection:
+    async with transaction(database) as connection:
         await connection.execute(sa.delete(workers).where(workers.c.id == worker))
         async with started_and_blocked(rival, claim(rival, worker)) as task:
             await connection.commit()
@@ -256,7 +256,7 @@ async def test_only_the_run_that_is_held_is_given_back(database: Database, worke
 async def test_a_run_is_given_back_once(database: Database, rival: Database, worker: WorkerId) -> None:
     run = await accepted(database)
     found = await claimed(database, worker)
-    async with database.transaction() as connection:
+    async with transaction(database) as connection:
         assert await give_back(connection, run.id, found.run.generation) is not None
         async with started_and_blocked(rival, rival.write(give_back, run.id, found.run.generation)) as task:
             await connection.commit()
@@ -268,7 +268,7 @@ async def test_an_input_is_folded_once_over_a_crash(
     database: Database, worker: WorkerId, other_worker: WorkerId
 ) -> None:
     run = await accepted(database, content="Where do swifts winter?")
-    async with database.transaction() as connection:
+    async with transaction(database) as connection:
         assert await taken(connection, database, worker) is not None
         await connection.rollback()  # the worker dies before its claim is committed
     first = await claimed(database, worker)
@@ -300,7 +300,7 @@ async def test_what_comes_between_a_claims_first_look_and_its_lock_is_folded(
     database: Database, rival: Database, worker: WorkerId
 ) -> None:
     run = await accepted(database)
-    async with database.transaction() as gate:
+    async with transaction(database) as gate:
         await gate.execute(sa.text("SELECT pg_advisory_xact_lock(1)"))
         with gated_before_its_lock(rival):
             async with started_and_blocked(rival, claim(rival, worker)) as task:

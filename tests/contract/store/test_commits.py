@@ -27,7 +27,7 @@ from tests.contract.store.states import (
     settle,
     settled,
 )
-from tests.databases import on_postgres, on_sqlite
+from tests.databases import on_postgres, on_sqlite, transaction
 
 from runyard.db.engine import Database, sync_engine
 from runyard.db.tables import agent_inputs, agent_invocations
@@ -85,7 +85,7 @@ async def test_an_acceptance_tried_again_waits_for_the_first(
     """The server may still be busy with the commit whose answer was lost: a plain read would find nothing yet."""
     turn = await turn_of_kind(database, database_url, kind)
     before = await invocations(database)
-    async with database.transaction() as in_doubt:
+    async with transaction(database) as in_doubt:
         await accept_turn(in_doubt, turn)
         async with started_and_blocked(rival, commit_turn(rival, turn)) as again:
             await (in_doubt.commit() if outcome == "commit" else in_doubt.rollback())
@@ -146,7 +146,7 @@ async def test_a_run_loaded_anew_waits_for_the_write_in_doubt(
 ) -> None:
     await accepted(database)
     found = await claimed(database, registered(database_url))
-    async with database.transaction() as in_doubt:
+    async with transaction(database) as in_doubt:
         await append_turn(in_doubt, held(found), assistant_turn(), [], TOTALS, at=AT + 2)
         async with started_and_blocked(rival, rival.read(load_held, held(found))) as loading:
             await in_doubt.commit()

@@ -24,6 +24,7 @@ from tests.contract.store.states import (
     run_row,
     settle,
 )
+from tests.databases import transaction
 
 from runyard.db.claims import Claim, GivenBack
 from runyard.db.deaths import bury, neighbours
@@ -92,7 +93,7 @@ async def test_each_death_names_the_tools_that_had_started(
 async def test_a_worker_that_has_beaten_since_lives(
     database: Database, rival: Database, running: Claim, worker: WorkerId
 ) -> None:
-    async with database.transaction() as connection:
+    async with transaction(database) as connection:
         await connection.run_sync(beat, worker)
         async with started_and_blocked(rival, rival.write(buried, worker)) as task:
             await connection.commit()
@@ -105,7 +106,7 @@ async def test_a_worker_that_has_beaten_since_lives(
 
 
 async def test_a_worker_is_buried_once(database: Database, rival: Database, running: Claim, worker: WorkerId) -> None:
-    async with database.transaction() as connection:
+    async with transaction(database) as connection:
         assert await buried(connection, worker) is not None
         async with started_and_blocked(rival, rival.write(buried, worker)) as task:
             await connection.commit()
@@ -117,7 +118,7 @@ async def test_a_worker_is_buried_once(database: Database, rival: Database, runn
 async def test_a_worker_that_wakes_in_its_grave_is_told(
     database: Database, rival: Database, running: Claim, worker: WorkerId
 ) -> None:
-    async with database.transaction() as connection:
+    async with transaction(database) as connection:
         await buried(connection, worker)
         async with started_and_blocked(rival, rival.write(beat_of, worker)) as beating:
             await connection.commit()
@@ -129,7 +130,7 @@ async def test_a_worker_that_wakes_in_its_grave_is_told(
 async def test_a_run_that_settles_meanwhile_is_left_alone(
     database: Database, rival: Database, running: Claim, worker: WorkerId
 ) -> None:
-    async with database.transaction() as connection:
+    async with transaction(database) as connection:
         await settle(connection, held(running), completed(), at=AT)
         async with started_and_blocked(rival, rival.write(buried, worker)) as task:
             await connection.commit()
@@ -143,7 +144,7 @@ async def test_a_claim_under_way_is_put_back_or_refused(
 ) -> None:
     """No order of a worker's last claim and its burial leaves a run with a worker that is not there."""
     run = await accepted(database)
-    async with rival.transaction() as connection:
+    async with transaction(rival) as connection:
         await connection.run_sync(beat, worker)  # holds the worker's row, so that both others wait for it
         claiming = asyncio.ensure_future(claim(database, worker))
         burying = asyncio.ensure_future(database.write(buried, worker, 1))

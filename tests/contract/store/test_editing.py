@@ -22,6 +22,7 @@ from tests.contract.store.states import (
     settled,
 )
 from tests.contract.store.states import assistant_turn as turn_of
+from tests.databases import transaction
 
 from runyard.db import reads
 from runyard.db.engine import Database
@@ -231,7 +232,7 @@ async def test_a_turn_that_comes_first_keeps_its_run_from_being_erased(
     database: Database, rival: Database, database_url: str
 ) -> None:
     run = await settled(database, database_url)
-    async with database.transaction() as first:
+    async with transaction(database) as first:
         await accept_turn(first, new_turn(continues=run))
         async with started_and_blocked(rival, rival.write(erase_run, run, OWNER, at=AT)) as second:
             await first.commit()
@@ -240,7 +241,7 @@ async def test_a_turn_that_comes_first_keeps_its_run_from_being_erased(
 
 async def test_a_turn_that_comes_second_finds_no_run(database: Database, rival: Database, database_url: str) -> None:
     run = await settled(database, database_url)
-    async with database.transaction() as first:
+    async with transaction(database) as first:
         await erase_run(first, run, OWNER, at=AT)
         async with started_and_blocked(rival, rival.write(accept_turn, new_turn(continues=run))) as second:
             await first.commit()

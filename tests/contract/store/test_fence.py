@@ -22,7 +22,7 @@ from tests.contract.store.states import (
     run_row,
     settle,
 )
-from tests.databases import on_postgres, on_sqlite
+from tests.databases import on_postgres, on_sqlite, transaction
 
 from runyard.db.boundaries import append_results
 from runyard.db.claims import Claim, give_back
@@ -134,7 +134,7 @@ async def test_a_write_that_waits_for_the_hand_over_is_refused(
     database: Database, rival: Database, zombie: Claim, write: Write
 ) -> None:
     """The zombie's statement is sent while the hand-over is open; when it gets the lock it must look again."""
-    async with database.transaction() as connection:
+    async with transaction(database) as connection:
         await hand_over(connection, zombie)
         async with started_and_blocked(rival, rival.write(write, zombie)) as task:
             await connection.commit()
@@ -148,7 +148,7 @@ async def test_a_write_that_waits_for_a_hand_over_that_fails_is_done(
     database: Database, rival: Database, zombie: Claim, write: Write
 ) -> None:
     before = await contents(database)
-    async with database.transaction() as connection:
+    async with transaction(database) as connection:
         await hand_over(connection, zombie)
         async with started_and_blocked(rival, rival.write(write, zombie)) as task:
             await connection.rollback()
@@ -162,7 +162,7 @@ async def test_a_transaction_begun_before_the_hand_over_is_refused_after_it(
     database: Database, rival: Database, zombie: Claim, write: Write
 ) -> None:
     """The zombie falls asleep inside its transaction, before it has locked the run."""
-    async with database.transaction() as asleep:
+    async with transaction(database) as asleep:
         assert (await asleep.execute(sa.select(agent_runs.c.generation))).scalar_one() == zombie.run.generation
         await rival.write(hand_over, zombie)
         handed_over = await contents(rival)
@@ -179,7 +179,7 @@ async def test_a_transaction_begun_before_the_hand_over_comes_before_it(
 ) -> None:
     """On SQLite a transaction that has begun holds the lock: the hand-over waits, then takes the run as it is left."""
     hand_over = rival.write(give_back, zombie.run.id, zombie.run.generation)
-    async with database.transaction() as first, started_and_blocked(rival, hand_over) as task:
+    async with transaction(database) as first, started_and_blocked(rival, hand_over) as task:
         await write(first, zombie)
         await first.commit()
     status = (await run_row(database, zombie.run.id)).status
@@ -193,7 +193,7 @@ async def test_a_transaction_begun_before_the_hand_over_comes_before_it(
 async def test_a_hand_over_waits_for_a_write_that_holds_the_run(
     database: Database, rival: Database, zombie: Claim
 ) -> None:
-    async with database.transaction() as connection:
+    async with transaction(database) as connection:
         await lock_claimed(connection, zombie.run.id, zombie.run.generation)
         async with started_and_blocked(rival, rival.write(hand_over, zombie)) as task:
             await finish(connection, zombie)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.contract.store.races import started_and_blocked
 from tests.contract.store.states import AT, TENANT, accepted, contents, new_turn, settled
+from tests.databases import transaction
 
 from runyard.db.engine import Database
 from runyard.db.idempotency import KEPT_MS, CallKey
@@ -97,7 +98,7 @@ async def test_a_key_is_forgotten_after_a_day(database: Database) -> None:
 
 async def test_of_two_at_once_one_is_taken_and_the_other_finds_it(database: Database, rival: Database) -> None:
     first, second = keyed(), keyed()
-    async with database.transaction() as connection:
+    async with transaction(database) as connection:
         await accept_turn(connection, first)
         async with started_and_blocked(rival, rival.write(accept_turn, second)) as waiting:
             await connection.commit()

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 from tests.contract.store.races import GUARD_S, started_and_blocked
 from tests.contract.store.states import OWNER, accepted, contents, new_turn, run_row
-from tests.databases import on_postgres, on_sqlite, postgres_server
+from tests.databases import on_postgres, on_sqlite, postgres_server, transaction
 from tests.relay import Relay, relay_before
 
 from runyard.db import engine, postgres, reads
@@ -271,7 +271,7 @@ async def test_no_server_is_unavailable() -> None:
 async def test_a_pool_that_is_used_up_is_unavailable(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "POOL_WAIT_S", 0.02)
     database = Database(database_url, pool_size=1)
-    async with database.transaction():
+    async with transaction(database):
         for work in (database.read, database.write, database.write_at_once):
             with pytest.raises(StoreUnavailable):
                 await work(one)

@@ -23,7 +23,7 @@ from tests.contract.store.states import (
     new_turn,
     settle,
 )
-from tests.databases import POSTGRES, SQLITE, postgres_database
+from tests.databases import POSTGRES, SQLITE, postgres_database, transaction
 
 from runyard.db import boundaries, reads, retention, turns
 from runyard.db.claiming import take_usual
@@ -255,7 +255,7 @@ WHOLE_TABLE = re.compile(rf"Seq Scan on agent_(?!manifests)|^SCAN ({ALIASES})$",
 @every_work
 async def test_postgres_reads_no_table_from_end_to_end(full_database: Database, work: Work) -> None:
     """As it happens, the checks of foreign keys included, which no plan shows."""
-    async with full_database.transaction() as connection:
+    async with transaction(full_database) as connection:
         await work(connection)
         scanned = sa.text("SELECT relname FROM pg_stat_xact_user_tables WHERE seq_scan > 0")
         assert set((await connection.execute(scanned)).scalars()) <= {"workers", "agent_manifests"}
@@ -329,7 +329,7 @@ async def executed(database: Database, work: Work) -> list[Statement]:
             found[statement] = parameters[0] if executemany else parameters
 
     sa.event.listen(database._engine.sync_engine, "before_cursor_execute", note)
-    async with database.transaction() as connection:
+    async with transaction(database) as connection:
         await work(connection)
         await connection.rollback()
     sa.event.remove(database._engine.sync_engine, "before_cursor_execute", note)

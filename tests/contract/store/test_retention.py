@@ -23,7 +23,7 @@ from tests.contract.store.states import (
 )
 from tests.contract.store.test_changes import Reader
 from tests.contract.store.test_editing import new_run, rows_of
-from tests.databases import on_postgres
+from tests.databases import on_postgres, transaction
 
 from runyard.clock import now_ms
 from runyard.db import boundaries, retention, turns
@@ -128,7 +128,7 @@ async def test_a_batch_is_a_batch(database: Database) -> None:
 @on_postgres
 async def test_what_somebody_has_locked_is_left_for_another_time(database: Database, rival: Database) -> None:
     locked, free = [(await database.write(create_idle_run, new_run(at=now_ms() - OLD)))[0] for _ in range(2)]
-    async with rival.transaction() as other:
+    async with transaction(rival) as other:
         await other.execute(sa.select(agent_runs.c.id).where(agent_runs.c.id == locked.id).with_for_update())
         assert (await database.write(retention.forget_runs, age_ms=AGE)).rows == 1
     assert await rows_of(database, free.id) == {"agent_deletions": 1}
@@ -139,7 +139,7 @@ async def test_what_somebody_has_locked_is_left_for_another_time(database: Datab
 async def test_two_that_sweep_at_once_share_the_work(database: Database, rival: Database) -> None:
     for _ in range(3):
         await database.write(create_idle_run, new_run(at=now_ms() - OLD))
-    async with rival.transaction() as other:
+    async with transaction(rival) as other:
         assert (await retention.forget_runs(other, age_ms=AGE)).rows == 3
         assert (await database.write(retention.forget_runs, age_ms=AGE)).rows == 0
 

@@ -16,6 +16,7 @@ from tests.contract.store.states import (
     run_and_invocation,
     run_row,
 )
+from tests.databases import transaction
 
 from runyard.db import reads, turns
 from runyard.db.claims import give_back
@@ -158,7 +159,7 @@ async def test_input_that_comes_before_the_end_is_in_the_turn(
     database: Database, rival: Database, holder: Holder
 ) -> None:
     holder.database = rival
-    async with database.transaction() as first:
+    async with transaction(database) as first:
         steering = await accept_turn(first, new_turn(session_id="s1", content="wait"))
         async with started_and_blocked(rival, holder.says("Done.")) as ending:
             await first.commit()
@@ -172,7 +173,7 @@ async def test_input_that_comes_after_the_end_begins_a_turn(
     database: Database, rival: Database, holder: Holder, end: str
 ) -> None:
     turn = new_turn(session_id="s1", content="wait")
-    async with database.transaction() as first:
+    async with transaction(database) as first:
         holder.connection = first
         await (holder.says("Done.") if end == "says" else holder.fails())
         async with started_and_blocked(rival, rival.write(accept_turn, turn)) as sending:
@@ -257,7 +258,7 @@ async def test_a_replacement_that_is_sent_again_is_one(database: Database, holde
 
 
 async def test_of_two_replacements_at_once_one_is_refused(database: Database, rival: Database, holder: Holder) -> None:
-    async with database.transaction() as first:
+    async with transaction(database) as first:
         await accept_turn(first, new_turn(session_id="s1", if_busy="cancel"))
         sending = rival.write(accept_turn, new_turn(session_id="s1", if_busy="cancel"))
         async with started_and_blocked(rival, sending) as second:
@@ -347,7 +348,7 @@ async def test_of_fold_and_retraction_the_first_one_wins(database: Database, riv
     run = holder.claim.run
     (item,) = await waiting(database, run)
     holder.database = rival
-    async with database.transaction() as first:
+    async with transaction(database) as first:
         await retract_input(first, run.id, OWNER, item.id)
         async with started_and_blocked(rival, holder.says("Done.")) as ending:
             await first.commit()
