@@ -1,6 +1,7 @@
 """What a caller has shown ends while an answer goes on: the answer ends, the run does not, nothing is missing later."""
 
 import asyncio
+import contextlib
 import json
 import time
 from typing import Any
@@ -16,12 +17,8 @@ from tests.standin import hold, says
 pytestmark = [pytest.mark.anyio, on_sqlite]
 
 SKEW_S = 30
-LEFT_S = 4
-"""Long enough to start a run with, on a busy machine, too."""
-
-
-def expiring(stack: Stack, user: str, left_s: float = LEFT_S) -> Api:
-    return stack.gateway.bearer(token(user, exp=int(time.time() + left_s) - SKEW_S))
+LEFT_S = 8
+"""Long enough to begin all that is to end, on a busy machine, too: it is waited for once."""
 
 
 def check_ended(reading: Reading, reason: str) -> None:
@@ -33,44 +30,36 @@ def check_ended(reading: Reading, reason: str) -> None:
     assert error["requestId"] == reading.response.headers["x-request-id"]
 
 
-async def test_a_reader_whose_token_expires_goes_on_with_another(stack: Stack, unique: str) -> None:
+async def test_what_is_read_with_a_token_ends_with_it_and_goes_on_with_another(stack: Stack, unique: str) -> None:
+    """A wait that is longer ends with what is known then, as when its time is over."""
     stack.standin.answers(says("one ", hold(unique), "two"))
-    async with expiring(stack, unique).streaming("talker") as reading:
+    lasting = stack.gateway.user(unique)
+    started = await lasting.start("unserved")
+    wait: dict[str, Any] = {"headers": {"Prefer": "wait=60"}}  # the guard of the client is shorter
+    api = stack.gateway.bearer(token(unique, exp=int(time.time() + LEFT_S) - SKEW_S))
+    paths = (
+        *(f"/v1/streams/{started['streamId']}", f"/v1/runs/{started['runId']}/stream"),
+        *("/v1/feed", "/v1/rooms/lobby"),
+    )
+    async with api.streaming("talker") as reading, contextlib.AsyncExitStack() as exits:
+        others = [await exits.enter_async_context(api.reading("GET", path)) for path in paths]
+        waiting = asyncio.gather(
+            api.post("/v1/agents/unserved/runs", {"input": "x"}, **wait),
+            api.get(f"/v1/invocations/{started['invocationId']}", **wait),
+        )
         await reading.until_text("one ")
-        await reading.rest()
-    check_ended(reading, "expired")
+        for each in (reading, *others):
+            await each.rest()
+            check_ended(each, "expired")
+        assert [(answer.status_code, answer.json()["status"]) for answer in await waiting] == [(202, "queued")] * 2
     stack.standin.gate(unique).release()
-    again = stack.gateway.user(unique)
-    async with again.resuming(reading.stream_id, reading.last_event_id) as resumed:
+    async with lasting.resuming(reading.stream_id, reading.last_event_id) as resumed:
         await resumed.rest()
     assert resumed.text == "two"
     numbers = [int(event.id) for event in [*reading.events, *resumed.events] if event.id]
     assert numbers == list(range(1, len(numbers) + 1))
-    run = (await again.get(f"/v1/runs/{reading.response.headers['x-run-id']}")).json()
+    run = (await lasting.get(f"/v1/runs/{reading.response.headers['x-run-id']}")).json()
     assert run["status"] == "completed"
-
-
-async def test_a_resumed_stream_ends_with_its_token_too(stack: Stack, unique: str) -> None:
-    started = await stack.gateway.user(unique).start("unserved")
-    api = expiring(stack, unique)
-    async with (
-        api.reading("GET", f"/v1/streams/{started['streamId']}") as by_id,
-        api.reading("GET", f"/v1/runs/{started['runId']}/stream") as by_run,
-    ):
-        for reading in (by_id, by_run):
-            await reading.rest()
-            check_ended(reading, "expired")
-
-
-async def test_a_wait_ends_with_its_token(stack: Stack, unique: str) -> None:
-    """With what is known then, as when its time is over; the guard of the client is shorter than the wait."""
-    started = await stack.gateway.user(unique).start("unserved")
-    api, waiting = expiring(stack, unique), {"Prefer": "wait=60"}
-    answers = await asyncio.gather(
-        api.post("/v1/agents/unserved/runs", {"input": "x"}, headers=waiting),
-        api.get(f"/v1/invocations/{started['invocationId']}", headers=waiting),
-    )
-    assert [(answer.status_code, answer.json()["status"]) for answer in answers] == [(202, "queued")] * 2
 
 
 def service_of(stack: Stack, name: str) -> Api:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from tests.clients.api import Api, Reading
 from tests.clients.sse import Event
-from tests.clients.tokens import token
 from tests.contract.http.keys import add_key
 from tests.integration.fixtures import on_sqlite
 from tests.integration.stack import Stack
@@ -155,14 +154,6 @@ async def test_a_cursor_that_is_too_old_is_told(stack: Stack, unique: str) -> No
             assert reading.parser.last_event_id.isdigit(), "what is no cursor counts as none"
     unknown = await api.get("/v1/feed", until="1")
     assert (unknown.status_code, unknown.json()["error"]["fields"]) == (400, ["until"])
-
-
-@on_sqlite
-async def test_it_ends_with_the_token(stack: Stack, unique: str) -> None:
-    api = stack.gateway.bearer(token(unique, exp=int(time.time() + 3) - 30))
-    async with feed(api) as reading:
-        *_, last = await reading.rest()
-    assert (last.type, last.id, data(last)["error"]["reason"]) == ("error", None, "expired")
 
 
 @on_sqlite
