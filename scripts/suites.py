@@ -1,38 +1,49 @@
-"""Runs every test, in two lanes: the suites of processes that are killed and of pages that are drawn spend half of
-their time on waiting, and run beside all the others.
+"""Runs every test, in three lanes beside each other: half of the time is spent on waiting.
 
-Two and no more: a third would want more links than the hundred that Postgres has by default. What the lane beside
-prints is kept until the others are done, so that the two can be read one after the other.
+What holds them apart is the hundred links that Postgres has by default: the third lane wants next to none of them.
+What the lanes beside the first one print is kept until that is done, so that they can be read one after the other.
 """
 
+import contextlib
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BESIDE = ("tests/fault", "tests/browser")
+BESIDE = (
+    ("tests/fault", "tests/browser"),
+    ("tests/unit", "tests/deploy", "tests/contract/harness", "tests/contract/standin", "tests/contract/streams"),
+)
+"""The first lane has all the others."""
 
 
 def main() -> int:
-    """The exit code: pytest's, of the first suite that did not pass."""
+    """The exit code: pytest's, of the first lane that did not pass."""
+    ignored = [f"--ignore={suite}" for lane in BESIDE for suite in lane]
+    with contextlib.ExitStack() as lanes:
+        others = [lanes.enter_context(beside(lane)) for lane in BESIDE]
+        codes = [subprocess.run([*pytest(), *ignored], cwd=ROOT, check=False).returncode]
+        codes += [other.wait() for other in others]
+    return next((code for code in codes if code != 0), 0)
+
+
+@contextlib.contextmanager
+def beside(lane: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Starts it, and tells after the block what it printed."""
     with tempfile.TemporaryFile("w+") as printed:
-        beside = subprocess.Popen(
-            [*pytest(), "-p", "no:cacheprovider", *BESIDE], cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT
+        process = subprocess.Popen(
+            [*pytest(), "-p", "no:cacheprovider", *lane], cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT
         )
         try:
-            ignored = [f"--ignore={suite}" for suite in BESIDE]
-            others = subprocess.run([*pytest(), *ignored], cwd=ROOT, check=False).returncode
-            print(f"\n{', '.join(BESIDE)}, beside the tests above:", flush=True)
-            failed = beside.wait()
-        except BaseException:
-            beside.terminate()
-            beside.wait()
-            raise
+            yield process
         finally:
+            process.terminate()  # unless it has ended
+            process.wait()
+            print(f"\n{', '.join(lane)}, beside the tests above:", flush=True)
             printed.seek(0)
             sys.stdout.write(printed.read())
-    return others or failed
 
 
 def pytest() -> list[str]:
