@@ -44,6 +44,7 @@ async def test_everybody_sees_that_a_run_is_stopping(stack: Stack, reader: Reade
     here = await reader.opens("/?agent=clerk")
     await here.say("Wait.")
     await stack.gate_reached(unique)
+    await expect(here.card("hold")).to_be_visible()  # the worker may be ahead of the page, which learns the run's id
     there = await reader.opens(f"/?run={here.run_id}")
     await expect(there.stop).to_have_text("Stop")
     await here.stop.click()
