@@ -20,6 +20,7 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--renderer-process-limit=1",  # a process for each page costs more than what most of them do
 )
 
 expect.set_options(timeout=GUARD_MS)

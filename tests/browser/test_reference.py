@@ -10,7 +10,8 @@ from tests.integration.stack import Stack
 pytestmark = [pytest.mark.anyio, on_sqlite]
 
 
-async def test_it_shows_every_operation(stack: Stack, reader: Reader) -> None:
+async def test_it_shows_every_operation_and_calls_with_a_token(stack: Stack, reader: Reader) -> None:
+    """On one page: the browser draws for seconds before it has it all."""
     page = (await reader.opens("/docs")).page
     operations = [(method, path) for path, methods in DOCUMENT["paths"].items() for method in methods]
     shown = page.locator(".opblock")
@@ -18,18 +19,12 @@ async def test_it_shows_every_operation(stack: Stack, reader: Reader) -> None:
     paths = await shown.locator("[data-path]").evaluate_all("them => them.map(it => it.dataset.path)")
     assert sorted(paths) == sorted(path for _, path in operations)
 
-
-async def test_it_shows_what_a_call_takes_and_answers(stack: Stack, reader: Reader) -> None:
-    page = (await reader.opens("/docs")).page
     block = page.locator("#operations-runs-runs_list_runs")
     await block.get_by_role("button", name="get /v1/runs", exact=False).first.click()
     await expect(block).to_contain_text("metadata.{key}")
     await expect(block).to_contain_text("UNAUTHENTICATED")
     await expect(block).to_contain_text("nextCursor")
 
-
-async def test_it_calls_with_a_token(stack: Stack, reader: Reader) -> None:
-    page = (await reader.opens("/docs")).page
     await page.get_by_role("button", name="Authorize").first.click()
     await page.locator("input[aria-label='auth-bearer-value']").fill(
         reader.api.headers["Authorization"].removeprefix("Bearer ")
