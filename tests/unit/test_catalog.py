@@ -101,7 +101,8 @@ def test_a_users_own_modules_do_not_collide(folder, monkeypatch):
     (own / "shared.py").write_text("NAME = 'the module shared'\n")
     monkeypatch.syspath_prepend(str(own))
     for name in ("agents", "shared"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.setitem(sys.modules, name, None)  # what the test imports by that name is gone after it
+        del sys.modules[name]
     files = folder / "agents"
     files.mkdir()
     source = "import agents, json, shared\nfrom runyard import agent\nit = agent(system=agents.NAME + shared.NAME)"
