@@ -51,7 +51,7 @@ class StreamWriter:
         self.stream_id = stream_id
         self.generation = generation
         self.max_bytes = max_bytes
-        """Of frames that Redis keeps of a stream; beyond it the oldest go."""
+        """How many bytes of the stream's frames Redis keeps; beyond that it drops the oldest."""
         self.state = WriterState.LIVE
         self.last = 0
         """The highest number given to a frame."""

@@ -36,7 +36,7 @@ class QueuedClass:
     queued: int
     oldest_ms: int | None
     oldest_claimable_ms: int | None
-    """Of those that no limit holds back: a free slot is all that they wait for."""
+    """The age of the oldest one that no limit holds back, so that it waits for nothing but a free slot."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,7 +180,7 @@ class Depth:
         )
 
     def _age_ms(self, since: Iterable[int | None]) -> int | None:
-        """Of the oldest. Clocks of the machine that accepted and of this one may differ."""
+        """The age of the oldest. It is never negative, though the clock of whoever accepted it may be ahead of ours."""
         oldest = min((at for at in since if at is not None), default=None)
         return None if oldest is None else max(0, self.at - oldest)
 

@@ -78,7 +78,7 @@ async def _cancel_newest(connection: AsyncConnection, run: Run, *, at: int) -> C
 
 
 async def _cancel_other(connection: AsyncConnection, run: Run, invocation_id: str, *, at: int) -> Cancelled:
-    """Of an invocation that the run is not at: it is over, or waits to take the place of the one that is."""
+    """Cancel an invocation that is not the run's current one: it has ended, or it waits to replace the current one."""
     invocation = await turns.find_invocation(connection, run.id, invocation_id)
     if invocation is None:
         raise RunNotFound("Invocation not found", runId=run.id, invocationId=invocation_id)

@@ -18,18 +18,18 @@ T = TypeVar("T", bound=Tool)
 
 
 class Over(Protocol):
-    """Makes a tool of a tool."""
+    """A function that replaces a tool by another one, as to watch its calls."""
 
     def __call__(self, tool: T, /) -> T: ...
 
 
 VERSION = "test"
-"""Of what is given as an object: no file says more of it."""
+"""The version of an agent or function that is given as an object, since no file is there to hash."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cast:
-    """`agent`: which one a run is of that names none; None: it has to."""
+    """`agent`: the agent of a run that names none; None: every run has to name one."""
 
     catalog: Catalog
     agent: str | None
@@ -117,7 +117,7 @@ _last: tuple[Path, Catalog] | None = None
 
 
 def _loaded(folder: Path) -> Catalog:
-    """Imported once for as long as no other folder is: a process has one package of agents."""
+    """The folder's catalog, imported again if another folder was in between: a process has one package of agents."""
     global _last  # noqa: PLW0603 - as `sys.modules`, which it says something of
     if _last is None or _last[0] != folder or mounted() != folder:
         _last = (folder, load_folder(folder))

@@ -65,15 +65,15 @@ class Crew:
             self._workers.append(worker)
 
     def wake(self) -> None:
-        """Something may be queued."""
+        """Look for queued runs, since there may be some."""
         self._do(self._claim_all())
 
     def wake_all(self, runs: Iterable[GivenBack]) -> None:  # noqa: ARG002 - who looks finds them
-        """As a `Publisher`."""
+        """Wake the workers, as a `Publisher` does with a message."""
         self.wake()
 
     async def tell_cancel(self, run_id: RunId) -> None:
-        """The run's row asks for its cancel."""
+        """Look at the run's row, which asks to cancel it."""
         for worker in self._workers:
             await worker.runner.cancel_if_asked(run_id)
 

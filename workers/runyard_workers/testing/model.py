@@ -15,13 +15,13 @@ from runyard_workers.testing.script import Entry, Failure, Improvised, Script, S
 from runyard_workers.testing.workers import Worker, current_run, current_worker
 
 MODEL = "scripted"
-"""What the model of an agent that names none is called."""
+"""The name of the model for agents that name none."""
 
 
 class ScriptedModel(Script):
     """`h.model`. Each call of a method here begins a turn; what it returns goes on with that turn, then with the next.
 
-    `requests`: what the model was asked, in order, also when it was asked once more since a worker had died.
+    `requests`: every request, in order, including those that were made again because a worker had died.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class ScriptedModel(Script):
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """Who asked what, and what it was given."""
+    """A request, by the worker and the messages it came with, and the turn that it was given."""
 
     worker: Worker
     messages: list[dict[str, Any]]
@@ -60,8 +60,8 @@ class _Asked:
 class Playback(Provider):
     """Gives a run what its script has next. Every name of a model leads here.
 
-    A worker that takes a run over asks what the one that died has asked: it is given the same again. `on_fault` is told
-    what is wrong with the test itself.
+    A worker that takes over a run repeats the request of the one that died, and is given the same turn. `on_fault` is
+    called with what is wrong in the test itself.
     """
 
     name = MODEL

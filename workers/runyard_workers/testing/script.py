@@ -67,7 +67,7 @@ class ScriptedTurn:
         yield from (Activity(ping=False) for _ in self.calls)
 
     def turn(self, model: str, new_call_id: Callable[[], str]) -> Turn:
-        """As a provider gives it."""
+        """The turn in the form in which a provider gives it."""
         content: list[Block] = [
             {"type": "thinking", "thinking": thought, "signature": "scripted"} for thought in self.thoughts
         ]
@@ -209,5 +209,5 @@ class Script:
 
 
 def _clean(texts: Sequence[str]) -> tuple[str, ...]:
-    """As a provider's text comes in; empty pieces are none."""
+    """The pieces of a text as a provider streams them, without the empty ones."""
     return tuple(clean for text in texts if (clean := clean_text(text)))

@@ -32,15 +32,16 @@ T = TypeVar("T")
 
 LINKS = 4
 NO_WAITS = RetryPolicy(first_wait_s=0)
-"""As many attempts as ever, one right after the other."""
+"""As many attempts as in production, without waits in between."""
 
 THREADS = ToolThreads(32)
-"""Of all harnesses of the process, since threads that wait for work never end. A tool that needs one starts it."""
+"""Shared by all harnesses of the process, since threads that wait for work never end; each is started by the first tool
+that needs it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What a harness is opened with. `resources` take the place of the folder's lifespans; `lifespans` are opened."""
+    """How to open a harness. `lifespans` are opened; without them the folder's, unless `resources` are given."""
 
     cast: Cast
     resources: Mapping[str, Any] | None
@@ -103,7 +104,7 @@ class Stage:
 
 
 async def next_of(items: AsyncIterator[T]) -> T | None:
-    """None: there are no more."""
+    """The next item; None: there are no more."""
     return await anext(items, None)
 
 

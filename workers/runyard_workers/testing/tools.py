@@ -14,14 +14,14 @@ from runyard_workers.testing.errors import WorkerCrashed
 from runyard_workers.testing.moments import Moments, When
 
 CONTEXT = "runyard_context"
-"""What the context is passed as: a tool that takes none is watched as well."""
+"""The parameter that passes the context to a watched tool, whether or not the author's own takes one."""
 
 T = TypeVar("T", bound=Tool)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolExecution:
-    """One time that a tool's function ran. `arguments`: what it was given, without the context."""
+    """One execution of a tool's function. `arguments` are without the context."""
 
     tool: str
     arguments: dict[str, Any]
@@ -32,14 +32,14 @@ class ToolExecution:
 
 @dataclass(kw_only=True)
 class Watch:
-    """Of one harness. `executions`: in the order in which they began."""
+    """Watches the tools of one harness. `executions` are in the order in which they began."""
 
     moments: Moments
     loop: asyncio.AbstractEventLoop
     executions: list[ToolExecution] = field(default_factory=list)
 
     def over(self, tool: T) -> T:
-        """The tool, watched."""
+        """The same tool, with a note of each execution, and a moment before and after it."""
         handler = self._async_handler(tool) if tool.is_async else self._sync_handler(tool)
         return replace(tool, handler=handler, context_parameter=CONTEXT)
 
@@ -84,7 +84,7 @@ class Watch:
         return tool.handler(**arguments)
 
     def _reached(self, when: When, tool: str) -> None:
-        """From a tool's thread."""
+        """Say, from a tool's thread, that a moment has come, and wait for what the test planned for it."""
         try:
             asyncio.run_coroutine_threadsafe(self.moments.reached(when, tool), self.loop).result()
         except concurrent.futures.CancelledError:
