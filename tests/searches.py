@@ -8,7 +8,9 @@ from hypothesis import HealthCheck, settings
 LONG = "long"
 LONG_FACTOR = 20
 
-settings.register_profile(LONG, print_blob=True)
+settings.register_profile(LONG, print_blob=True, deadline=None)
+settings.register_profile("here", deadline=None)  # how long an example takes tells how busy the machine is
+settings.load_profile("here")
 
 
 def is_long() -> bool:
@@ -25,6 +27,5 @@ def search(*, examples: int, steps: int = 50) -> settings:
         max_examples=examples * (LONG_FACTOR if is_long() else 1),
         stateful_step_count=steps,
         derandomize=not is_long(),
-        deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
     )

@@ -353,7 +353,7 @@ async def test_a_flush_that_nobody_waits_for_any_more_does_no_harm(flusher: Flus
 @hypothesis.given(
     st.lists(st.sampled_from(["write", "write", "turn", "away", "back", "lose"]), max_size=60),
 )
-@hypothesis.settings(deadline=None, max_examples=60)
+@hypothesis.settings(max_examples=60)
 def test_whatever_redis_does_the_stream_is_what_was_written(actions: list[str]) -> None:
     async def scenario() -> None:
         store = FaultyFrames()

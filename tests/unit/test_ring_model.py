@@ -139,4 +139,4 @@ class FleetModel(RuleBasedStateMachine):
 
 
 TestFleet = FleetModel.TestCase
-TestFleet.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestFleet.settings = settings(max_examples=60, stateful_step_count=20)

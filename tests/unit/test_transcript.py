@@ -185,7 +185,7 @@ def stored_rows(draw: st.DrawFn) -> list[tuple[str, Any]]:
 
 
 @hypothesis.given(stored_rows())
-@hypothesis.settings(deadline=None, max_examples=300)
+@hypothesis.settings(max_examples=300)
 def test_whatever_is_stored_the_request_is_valid(turns: list[tuple[str, Any]]) -> None:
     stored = rows(*turns)
     before = copy.deepcopy(stored)

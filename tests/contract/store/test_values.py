@@ -127,7 +127,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=st.lists(st.fixed_dictionaries({"value": json_values}), min_size=1, max_size=8))
 def test_any_json_comes_back_as_it_went(database_url: str, values: list[dict[str, Any]]) -> None:
     engine = sync_engine(database_url)

@@ -207,7 +207,7 @@ OP = st.one_of(
 
 
 @hypothesis.given(ops=st.lists(OP, max_size=30), max_bytes=st.sampled_from([150, 400, 4_194_304]))
-@hypothesis.settings(deadline=None, max_examples=100)
+@hypothesis.settings(max_examples=100)
 def test_the_store_in_memory_answers_as_redis_does(redis_url: str, ops: list[Op], max_bytes: int) -> None:
     async def scenario() -> None:
         client = connect(redis_url)
