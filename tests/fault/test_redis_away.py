@@ -178,6 +178,32 @@ async def test_what_redis_forgot_is_told_again(fleet: ForgetfulFleet, stack: Sta
             assert reset.seq > 1_000_000
 
 
+async def test_a_worker_starts_without_redis_and_tells_all_when_it_is_there(
+    fleet: ForgetfulFleet, stack: Stack
+) -> None:
+    stack.standin.answers(says("Sho", "rt."), by="turn", contains="<short>")
+    api = stack.gateway.user()
+    with relay_before(fleet.server.url) as way:
+        way.refuse()
+        async with stack.starting_worker(RUNYARD_REDIS_URL=way.url, RUNYARD_QUEUES="brief"):
+            async with api.streaming("brief", "<short>") as reading:
+                run_id = run_of(reading)
+                await eventually(lambda: run_id in completed(stack), "run without Redis")
+                way.recover()
+                whole(await reading.rest(), "Short.")
+            assert began_in(stack, run_id) == ""
+            present = stack.redis.info("server")["run_id"]
+            async with asyncio.timeout(GUARD_S):
+                while began_in(stack, (await api.run("brief", "<short>"))["runId"]) != present:
+                    pass
+
+
+def began_in(stack: Stack, run_id: str) -> str:
+    """The Redis that the run's worker knew."""
+    ((redis_run_id,),) = stack.execute("SELECT redis_run_id FROM agent_invocations WHERE run_id = :run", run=run_id)
+    return str(redis_run_id)
+
+
 async def read_half(api: Api) -> tuple[str, str]:
     """The stream of a run that has ended, and the cursor of a reader that left in the middle."""
     async with api.streaming("talker", "<short>") as reading:

@@ -39,16 +39,11 @@ def agents(folder: Path, before: str) -> str:
     return str(folder / "agents")
 
 
-@pytest.mark.parametrize("missing", ["a resource", "Redis"])
-async def test_what_it_cannot_do_without_is_told_in_one_line(stack: Stack, tmp_path: Path, missing: str) -> None:
-    if missing == "Redis":
-        settings = {"RUNYARD_REDIS_URL": f"redis://127.0.0.1:{free_port()}"}
-        reason = "Redis does not answer (RUNYARD_REDIS_URL)"
-    else:
-        settings = {"RUNYARD_AGENTS": agents(tmp_path, "raise OSError('no such model')")}
-        reason = "lifespan 'runyard_agents.late.model' failed to open: OSError: no such model"
-    with stack.process("runyard_workers", **settings) as worker:
+async def test_what_it_cannot_do_without_is_told_in_one_line(stack: Stack, tmp_path: Path) -> None:
+    folder = agents(tmp_path, "raise OSError('no such model')")
+    with stack.process("runyard_workers", RUNYARD_AGENTS=folder) as worker:
         assert await worker.exited() == 2
+        reason = "lifespan 'runyard_agents.late.model' failed to open: OSError: no such model"
         assert worker.log.read_text().splitlines() == [f"error: {reason}"]
 
 

@@ -9,14 +9,16 @@ from runyard.streams.cancels import cancel_channel
 from runyard.streams.subscription import Subscription
 
 
-async def hear_cancels(client: Redis, prefix: str, look_at: Callable[[RunId], None]) -> None:
+async def hear_cancels(
+    client: Redis, prefix: str, look_at: Callable[[RunId], None], *, reached: Callable[[], None]
+) -> None:
     """Until cancelled. Every worker hears of every cancel, since they are few; only the one that has the run reads its
-    row.
+    row. `reached`: called whenever Redis is there, at first or again.
     """
     subscription = Subscription(
         client,
         on_message=lambda _channel, run_id: look_at(RunId(run_id.decode(errors="replace"))),
-        on_subscribed=lambda _channel: None,
+        on_subscribed=lambda _channel: reached(),
     )
     subscription.add(cancel_channel(prefix).encode())
     await subscription.run()

@@ -1,13 +1,22 @@
 """Which Redis process holds the frames."""
 
+import asyncio
+import contextlib
+
+from runyard.errors import StoreUnavailable
 from runyard.lifecycle.closing import Frames
 
 
 class FrameServer:
-    """`run_id` is what it was when it was asked last."""
+    """`run_id` is what it was when it was asked last, and empty while it has never answered.
+
+    It may be older than the present one, never newer than the process that holds a frame written after it was read: a
+    run that begins with an old one is only reset without need.
+    """
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
+        self._reached = asyncio.Event()
         self.run_id = ""
 
     async def ask(self) -> str:
@@ -18,3 +27,15 @@ class FrameServer:
         """
         self.run_id = await self._frames.server_run_id()
         return self.run_id
+
+    def reached(self) -> None:
+        """A connection to it was made, the first one or another one: it may have restarted."""
+        self._reached.set()
+
+    async def follow(self) -> None:
+        """Ask after each connection, until cancelled. No answer means that the connection is made again."""
+        while True:
+            await self._reached.wait()
+            self._reached.clear()
+            with contextlib.suppress(StoreUnavailable):
+                await self.ask()

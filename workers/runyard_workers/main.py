@@ -17,7 +17,7 @@ from runyard.db.engine import Database
 from runyard.db.limits import Limits
 from runyard.db.migrate import wait_for_revision
 from runyard.db.workers import Registration
-from runyard.errors import StartError, StoreUnavailable
+from runyard.errors import StartError
 from runyard.ids import new_worker_id
 from runyard.queue import broker as brokers
 from runyard.queue.consumption import Consumption
@@ -126,6 +126,7 @@ async def _services(settings: Settings, catalog: Catalog, client: Redis) -> Asyn
         flusher = Flusher(store)
         metrics.REDIS_AWAY.set_function(lambda: flusher.is_away)
         broadcasts = Broadcasts(client, prefix=settings.prefix)
+        frame_server = FrameServer(store)
         await stack.enter_async_context(
             _background(
                 flusher.run(),
@@ -134,6 +135,7 @@ async def _services(settings: Settings, catalog: Catalog, client: Redis) -> Asyn
                 retention.sweep_forever(database, store, retention.duties_of(settings)),
                 announcer.run(),
                 broadcasts.run(),
+                frame_server.follow(),
             )
         )
         yield Services(
@@ -147,7 +149,7 @@ async def _services(settings: Settings, catalog: Catalog, client: Redis) -> Asyn
             catalog=catalog,
             resources=await stack.enter_async_context(open_resources(catalog.lifespans)),
             default_model=settings.model,
-            frame_server=await _frame_server(store),
+            frame_server=frame_server,
         )
 
 
@@ -186,7 +188,8 @@ async def _serve(
     consumption = Consumption(broker, prefix=settings.prefix, queues=settings.queues, on_wake=claimer.on_wake)
     consumption.start()
     slots.open()
-    async with _background(_tick(beat), hear_cancels(client, settings.prefix, runner.look_at)):
+    hears = hear_cancels(client, settings.prefix, runner.look_at, reached=services.frame_server.reached)
+    async with _background(_tick(beat), hears):
         async with _background(claimer.run()):
             await stop.wait()
         log.info("worker leaves")
@@ -226,15 +229,6 @@ async def _tick(beat: Beat) -> None:
     while True:
         beat.tick()
         await asyncio.sleep(TICK_S)
-
-
-async def _frame_server(store: FrameStore) -> FrameServer:
-    server = FrameServer(store)
-    try:
-        await server.ask()
-    except StoreUnavailable as error:
-        raise StartError("Redis does not answer (RUNYARD_REDIS_URL)") from error
-    return server
 
 
 def _registration(settings: Settings, catalog: Catalog) -> Registration:
