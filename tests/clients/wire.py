@@ -34,8 +34,8 @@ class Wire:
         self._writer.write(data)
         await self._writer.drain()
 
-    async def head(self) -> Head:
-        async with asyncio.timeout(GUARD_S):
+    async def head(self, *, guard_s: float = GUARD_S) -> Head:
+        async with asyncio.timeout(guard_s):
             lines = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         version, status, _ = lines[0].split(" ", 2)
         pairs = (line.partition(":") for line in lines[1:] if line)
