@@ -29,6 +29,7 @@ from tests.databases import transaction
 from runyard.db.claims import Claim, GivenBack
 from runyard.db.deaths import bury, neighbours
 from runyard.db.engine import Database, sync_engine
+from runyard.db.tables import workers
 from runyard.db.turns import append_turn, start_calls
 from runyard.db.workers import beat
 from runyard.errors import GenerationLost, WorkerGone
@@ -145,9 +146,10 @@ async def test_a_claim_under_way_is_put_back_or_refused(
     """No order of a worker's last claim and its burial leaves a run with a worker that is not there."""
     run = await accepted(database)
     async with transaction(rival) as connection:
-        await connection.run_sync(beat, worker)  # holds the worker's row, so that both others wait for it
+        held = sa.select(workers.c.id).where(workers.c.id == worker).with_for_update()
+        await connection.execute(held)  # so that both others wait for it, each as soon as it is there
         claiming = asyncio.ensure_future(claim(database, worker))
-        burying = asyncio.ensure_future(database.write(buried, worker, 1))
+        burying = asyncio.ensure_future(database.write(buried, worker, 0))
         await connection.commit()
     with anyio.fail_after(GUARD_S):
         await asyncio.wait([claiming, burying])
