@@ -13,7 +13,8 @@ pytestmark = [pytest.mark.anyio, on_sqlite]
 async def test_a_gateway_that_dies_is_waited_for(stack: Stack, reader: Reader, unique: str) -> None:
     stack.standin.answers(says("Before, ", hold(unique), "after."))
     resumed: list[Request] = []
-    reader.foresees("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY")
+    reader.foresees("ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY")
+    reader.foresees("ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONTENT_LENGTH_MISMATCH")  # of an answer that is cut off
     async with stack.starting_gateway() as gateway:
         console = await reader.opens("/?agent=talker", base_url=f"http://{gateway.host}:{gateway.port}")
         await console.say("go")

@@ -28,14 +28,18 @@ class FrameServer:
         self.run_id = await self._frames.server_run_id()
         return self.run_id
 
+    async def look(self) -> None:
+        """Ask, and keep the run id that is known where there is no answer."""
+        with contextlib.suppress(StoreUnavailable):
+            await self.ask()
+
     def reached(self) -> None:
         """A connection to it was made, the first one or another one: it may have restarted."""
         self._reached.set()
 
     async def follow(self) -> None:
-        """Ask after each connection, until cancelled. No answer means that the connection is made again."""
+        """Look after each connection, until cancelled. No answer means that the connection is made again."""
         while True:
             await self._reached.wait()
             self._reached.clear()
-            with contextlib.suppress(StoreUnavailable):
-                await self.ask()
+            await self.look()

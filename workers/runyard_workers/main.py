@@ -127,6 +127,7 @@ async def _services(settings: Settings, catalog: Catalog, client: Redis) -> Asyn
         metrics.REDIS_AWAY.set_function(lambda: flusher.is_away)
         broadcasts = Broadcasts(client, prefix=settings.prefix)
         frame_server = FrameServer(store)
+        await frame_server.look()  # while Redis is away, claims name none: whoever takes such a run over resets it
         await stack.enter_async_context(
             _background(
                 flusher.run(),
