@@ -126,7 +126,8 @@ class Console:
 
     @property
     def failure(self) -> Locator:
-        return self.page.locator(".failure")
+        """Of the conversation or the page; the list of runs beside it has its own."""
+        return self.page.locator("main .failure")
 
     @property
     def run_id(self) -> str | None:
