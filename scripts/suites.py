@@ -1,7 +1,7 @@
 """Runs every test, in three lanes beside each other: half of the time is spent on waiting.
 
 What limits them is the hundred links that Postgres has by default. The suite that wants most of them, sixty, is the
-rolling deploy at the end of `tests/fault`; what the third lane has to do with Postgres comes first, and is over by then.
+rolling deploy at the end of `tests/fault`. What the third lane does with Postgres comes first, and is over by then.
 What the lanes beside the first one print is kept until that is done, so that they can be read one after the other.
 """
 
