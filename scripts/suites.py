@@ -1,7 +1,6 @@
 """Runs every test, in three lanes beside each other: half of the time is spent on waiting.
 
-What limits them is the hundred links that Postgres has by default. The suite that wants most of them, sixty, is the
-rolling deploy at the end of `tests/fault`. What the third lane does with Postgres comes first, and is over by then.
+What holds them apart is the hundred links that Postgres has by default: the third lane wants next to none of them.
 What the lanes beside the first one print is kept until that is done, so that they can be read one after the other.
 """
 
@@ -15,10 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BESIDE = (
     ("tests/fault", "tests/browser"),
-    (
-        *("tests/contract/http", "tests/contract/execution"),
-        *("tests/contract/streams", "tests/contract/harness", "tests/contract/standin", "tests/unit", "tests/deploy"),
-    ),
+    ("tests/unit", "tests/deploy", "tests/contract/harness", "tests/contract/standin", "tests/contract/streams"),
 )
 """The first lane has all the others."""
 

@@ -164,6 +164,7 @@ async def test_agents_are_tested_where_the_workers_are(
     assert "pip install 'runyard[testing]'" in await python(gateway_environment, asked, "")
 
 
+@pytest.mark.timeout(400)
 async def test_dev_serves_the_shipped_examples_in_an_empty_folder(dev_environment: Environment, tmp_path: Path) -> None:
     with running_dev(tmp_path, runyard=[dev_environment.command("runyard")], PATH=os.defpath) as dev:
         async with dev.api() as api, api.streaming("converter", "How many feet are 3 metres?") as reading:
@@ -204,6 +205,10 @@ async def check_programs(environment: Environment, url: str) -> None:
     assert (await python(environment, block, url)).endswith("completed\n")
 
 
+COMMANDS_GUARD_S = 200.0
+"""For a dozen commands, each of which starts an interpreter: on a starved machine that took a minute."""
+
+
 async def check_commands(environment: Environment, url: str, folder: Path) -> None:
     """The commands of docs/cli.md do what they say, one behind the other."""
     calls, addresses = blocks("bash", "docs/cli.md")
@@ -212,7 +217,7 @@ async def check_commands(environment: Environment, url: str, folder: Path) -> No
     async def run(block: str) -> tuple[str, str]:
         command = ("bash", "-euo", "pipefail", "-c", block)
         process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, cwd=folder, env=variables)
-        async with asyncio.timeout(GUARD_S):
+        async with asyncio.timeout(COMMANDS_GUARD_S):
             out, err = await process.communicate()
         assert process.returncode == 0, err.decode()
         return out.decode(), err.decode()
