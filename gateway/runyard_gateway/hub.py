@@ -154,7 +154,7 @@ class Hub:
         try:
             window.absorb(decode_batch(message), time.monotonic())
         except ValueError as error:
-            log.warning("hub.batch_unreadable", stream_id=window.stream_id, error=str(error))
+            log.warning("batch of frames unreadable", stream_id=window.stream_id, error=str(error))
             self._look_up(channel)
 
     def _look_up(self, channel: bytes) -> None:
@@ -174,7 +174,7 @@ class Hub:
                 await self._learn(channels)
             except StoreUnavailable as error:
                 if not self._lookup_failed:
-                    log.warning("hub.lookup_failed", error=str(error))
+                    log.warning("streams not looked up", error=str(error))
                 self._lookup_failed = True
                 self._unsure.update(channels)
                 self._look.set()

@@ -44,6 +44,7 @@ def test_commands_are_those_that_there_are(rendered: dict[str, list[Manifest]]) 
     [
         *("run queued", "run claimed", "run given back", "run put back", "run lost", "run settled"),
         *("worker died", "worker leaves", "worker left", "beat failed", "claim failed", "model attempt failed"),
+        "subscription lost",
     ],
 )
 def test_log_lines_are_those_that_are_written(event: str) -> None:

@@ -247,7 +247,7 @@ def test_blocks_and_deltas_of_the_future_are_kept_or_told() -> None:
     with capture_logs() as logs:
         last = turn(start(), block(0, unknown, {"type": "laser_delta", "beam": "secret"}), text(1, "a"), end())
     assert last.content == [unknown, {"type": "text", "text": "a"}]
-    assert [(log["event"], log["delta"]) for log in logs] == [("unknown_block_delta", "laser_delta")]
+    assert [(log["event"], log["delta"]) for log in logs] == [("block delta unknown", "laser_delta")]
     assert "secret" not in str(logs)
 
 

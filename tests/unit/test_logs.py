@@ -2,12 +2,16 @@
 
 import json
 import logging
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 
 from runyard import logs, traces
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -108,3 +112,11 @@ def test_trace_headers_that_strangers_make_up_are_not_logged(capsys: pytest.Capt
         traces.beneath({"traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "tracestate": tracestate})
     traces.beneath({"traceparent": "x" * 10_000})
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("part", ["shared", "gateway", "workers"])
+def test_events_are_named_in_plain_words(part: str) -> None:
+    sources = "".join(path.read_text() for path in (ROOT / part).rglob("*.py"))
+    events = re.findall(r'log\.(?:debug|info|warning|error|exception)\(\s*"([^"]+)"', sources)
+    assert events
+    assert [event for event in events if re.search(r"\w[._]\w", event)] == []

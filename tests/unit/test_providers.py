@@ -74,7 +74,7 @@ def test_in_development_without_a_key_every_model_is_the_demo_model(model: str |
         assert isinstance(providers.resolve(model)[0], DemoProvider)
         assert isinstance(providers.resolve(model)[0], DemoProvider)
     assert providers.demo_stands_in
-    assert [(log["event"], log["log_level"]) for log in logs] == [("demo_model_stands_in", "warning")]
+    assert [(log["event"], log["log_level"]) for log in logs] == [("demo model answers", "warning")]
 
 
 def test_in_development_with_a_key_models_are_real() -> None:

@@ -146,7 +146,7 @@ class Flusher:
     def _note(self, *, away: bool, reason: str = "") -> None:
         if away and self._away_since is None:
             self._away_since = asyncio.get_running_loop().time()
-            log.warning("frames.away", reason=reason, buffered_bytes=self._buffered_bytes)
+            log.warning("redis is away", reason=reason, buffered_bytes=self._buffered_bytes)
         elif self._away_since is not None and not away:
             self._away_since = None
-            log.info("frames.back", buffered_bytes=self._buffered_bytes)
+            log.info("redis is back", buffered_bytes=self._buffered_bytes)

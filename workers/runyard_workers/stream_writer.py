@@ -150,7 +150,7 @@ class StreamWriter:
     def overflow(self) -> None:
         """The process cannot keep more for a Redis that is away or slow: the unsent frames are lost."""
         log.warning(
-            "stream.overflow",
+            "frames dropped: too many wait for redis",
             stream_id=self.stream_id,
             generation=self.generation,
             acked=self.acked,
@@ -189,7 +189,7 @@ class StreamWriter:
     def _settle(self, op: Op, answer: Answer) -> None:
         match op, answer.status:
             case _, Status.FENCED:
-                log.info("stream.fenced", stream_id=self.stream_id, generation=self.generation)
+                log.info("stream belongs to another worker", stream_id=self.stream_id, generation=self.generation)
                 self._stop(WriterState.LOST)
             case _, Status.CLOSED:
                 self._stop(WriterState.CLOSED)
@@ -210,7 +210,7 @@ class StreamWriter:
 
     def _lose(self, answer: Answer) -> None:
         log.warning(
-            "stream.frames_lost",
+            "frames lost",
             stream_id=self.stream_id,
             generation=self.generation,
             answer=answer.status,

@@ -69,13 +69,13 @@ class Subscription:
             try:
                 async with asyncio.timeout(REPLY_TIMEOUT_S):
                     await connection.connect()  # type: ignore[no-untyped-call]  # redis-py has no annotation there
-                log.info("subscription.connected", channels=len(self._wanted))
+                log.info("subscription connected", channels=len(self._wanted))
                 told = False
                 backoff.reset()
                 await self._serve(connection)
             except (RedisError, OSError) as lost:
                 if not told:
-                    log.warning("subscription.lost", error=repr(lost))
+                    log.warning("subscription lost", error=repr(lost))
                     told = True
             finally:
                 self.connected = False

@@ -67,7 +67,7 @@ class StreamedBlock:
                 earlier = self.content.get("citations") or []
                 self.content["citations"] = [*earlier, clean_json(read_field(delta, "citation", dict))]
             case unknown:
-                _log.warning("unknown_block_delta", block=self.kind, delta=unknown)
+                _log.warning("block delta unknown", block=self.kind, delta=unknown)
         return ""
 
     def finish(self) -> str:

@@ -40,7 +40,7 @@ class Providers:
         self.demo_stands_in = dev and not key
         """The demo model answers for every model: `runyard dev` without a key."""
         if self.demo_stands_in:
-            _log.warning("demo_model_stands_in", reason="ANTHROPIC_API_KEY is not set")
+            _log.warning("demo model answers", reason="ANTHROPIC_API_KEY is not set")
 
     async def warm(self) -> None:
         """Import what takes seconds to import before the first run needs it, without holding up the loop."""
