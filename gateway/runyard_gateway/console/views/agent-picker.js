@@ -45,7 +45,7 @@ function Card({ item, isChosen, onChoose }) {
     <span class="name">${item.name}</span>
     <span class="facts">
       ${item.tools.length > 0 ? plural(item.tools.length, "tool") : "no tools"}
-      ${item.liveWorkers === 0 && html`<span class="away">no worker alive</span>`}
+      ${item.liveWorkers === 0 && html`, <span class="away">no worker alive</span>`}
     </span>
   </label>`;
 }
