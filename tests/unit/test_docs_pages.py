@@ -69,7 +69,7 @@ OTHERS = {"curl", "docker", "kind", "kubectl", "echo", "export", "grep", "python
 def check(words: tuple[str, ...]) -> None:
     """A program's arguments are some that it takes; nothing is run."""
     match words:
-        case ("runyard", *arguments):
+        case ("runyard" | ".venv/bin/runyard", *arguments):
             takes(get_command(app), "runyard", arguments)
         case ("make", target):
             assert target in TARGETS
