@@ -110,7 +110,7 @@ LINKS = Gauge("runyard_database_links", "How many links to the database the proc
 LINKS_IN_USE = Gauge("runyard_database_links_in_use", "Of these, those that a transaction has now", registry=REGISTRY)
 REDIS_AWAY = Gauge(
     "runyard_redis_away",
-    "1: the process does not reach the Redis of the frames, as far as it has tried",
+    "1: the process does not reach the Redis of the frames, or is refused by it",
     registry=REGISTRY,
 )
 WAKE_UPS_UNSENT = Counter(

@@ -185,12 +185,17 @@ async def test_a_worker_starts_without_redis_and_tells_all_when_it_is_there(
     api = stack.gateway.user()
     with relay_before(fleet.server.url) as way:
         way.refuse()
-        [worker] = await fleet.crew.join(RUNYARD_REDIS_URL=way.url, RUNYARD_QUEUES="brief")
+        port = free_port()
+        [worker] = await fleet.crew.join(
+            RUNYARD_REDIS_URL=way.url, RUNYARD_QUEUES="brief", RUNYARD_METRICS_PORT=str(port)
+        )
+        await shows(port, "runyard_redis_away", 1)  # without a frame that it would have to send
         async with api.streaming("brief", "<short>") as reading:
             run_id = run_of(reading)
             await eventually(lambda: run_id in completed(stack), "run without Redis")
             way.recover()
             whole(await reading.rest(), "Short.")
+        await shows(port, "runyard_redis_away", 0)
         assert began_in(stack, run_id) == ""
         present = stack.redis.info("server")["run_id"]
         async with asyncio.timeout(GUARD_S):

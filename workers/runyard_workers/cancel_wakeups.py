@@ -9,11 +9,11 @@ from runyard.streams.cancels import cancel_channel
 from runyard.streams.subscription import Subscription
 
 
-async def hear_cancels(
+def cancel_subscription(
     client: Redis, prefix: str, look_at: Callable[[RunId], None], *, reached: Callable[[], None]
-) -> None:
-    """Until cancelled. Every worker hears of every cancel, since they are few; only the one that has the run reads its
-    row. `reached`: called whenever Redis is there, at first or again.
+) -> Subscription:
+    """Whoever makes it runs it. Every worker hears of every cancel, since they are few; only the one that has the run
+    reads its row. `reached`: called whenever Redis is there, at first or again.
     """
     subscription = Subscription(
         client,
@@ -21,4 +21,4 @@ async def hear_cancels(
         on_subscribed=lambda _channel: reached(),
     )
     subscription.add(cancel_channel(prefix).encode())
-    await subscription.run()
+    return subscription

@@ -29,7 +29,7 @@ from runyard.streams.store import FrameStore
 from runyard_workers import late_closes, retention
 from runyard_workers.author_code import contain_tasks
 from runyard_workers.beat import Beat
-from runyard_workers.cancel_wakeups import hear_cancels
+from runyard_workers.cancel_wakeups import cancel_subscription
 from runyard_workers.catalog import Catalog, load_folder
 from runyard_workers.claimer import Claimer
 from runyard_workers.closer import Closer
@@ -124,7 +124,6 @@ async def _services(settings: Settings, catalog: Catalog, client: Redis) -> Asyn
         metrics.TOOL_THREADS_BUSY.set_function(threads.busy)
         closer = Closer(database, store)
         flusher = Flusher(store)
-        metrics.REDIS_AWAY.set_function(lambda: flusher.is_away)
         broadcasts = Broadcasts(client, prefix=settings.prefix)
         frame_server = FrameServer(store)
         await frame_server.look()  # while Redis is away, claims name none: whoever takes such a run over resets it
@@ -189,8 +188,10 @@ async def _serve(
     consumption = Consumption(broker, prefix=settings.prefix, queues=settings.queues, on_wake=claimer.on_wake)
     consumption.start()
     slots.open()
-    hears = hear_cancels(client, settings.prefix, runner.look_at, reached=services.frame_server.reached)
-    async with _background(_tick(beat), hears):
+    cancels = cancel_subscription(client, settings.prefix, runner.look_at, reached=services.frame_server.reached)
+    # The flusher knows of a Redis that takes no frames, the subscription of one that nothing is sent to.
+    metrics.REDIS_AWAY.set_function(lambda: services.flusher.is_away or not cancels.connected)
+    async with _background(_tick(beat), cancels.run()):
         async with _background(claimer.run()):
             await stop.wait()
         log.info("worker leaves")
