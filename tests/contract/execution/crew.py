@@ -1,13 +1,20 @@
 """A runner on a worker's core: runs that are started, told of cancels, given up."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.contract.execution.worker import GUARD_S, Worker
+from tests.contract.execution.worker import GUARD_S, Settled, Worker
+from tests.contract.store import states
 from tests.fakes.publisher import FakePublisher
 
 from runyard.db.claims import Claim
 from runyard.db.workers import OwnRun
+from runyard.frames import Frame
+from runyard.ids import RunId
+from runyard.lifecycle.accept import accept_turn
+from runyard.lifecycle.cancelling import cancel_run
+from runyard.runs import RunStatus
 from runyard_workers.runner import Runner
 from runyard_workers.slots import SlotPool
 
@@ -35,6 +42,31 @@ class Crew:
         assert [self.slots.reserve(0), self.slots.reserve(0)] == [True, True]
         self.slots.release()
         self.slots.release()
+
+    async def stopped(self, run_id: RunId, *, instead: str, away: bool, seen: Sequence[Frame] = ()) -> Settled:
+        """A run that was stopped as it left its worker has ended without waiting for a turn; `instead`, which the model
+        answers with "Instead.", has run. Where the database was `away` again, the next claim ends the run.
+        """
+        worker = self.worker
+        assert bool(self.publisher.woken) == bool(instead or away)
+        if away:
+            await worker.execution(await worker.claim_queued()).run()
+        if instead:
+            settled = (await worker.execute(await worker.claim_queued())).check()
+            assert (settled.run.status, settled.result["text"]) == (RunStatus.COMPLETED, "Instead.")
+        else:
+            settled = (await worker.settled(run_id)).check(seen=seen)
+            assert (settled.run.status, settled.run.cancel_requested) == (RunStatus.CANCELLED, False)
+        assert len(worker.provider.requests) == (2 if instead else 1)
+        return settled
+
+
+async def stop(worker: Worker, run_id: RunId, *, instead: str = "") -> None:
+    """A person stops the run, for good or for another call. Nobody tells the worker."""
+    if instead:
+        await worker.database.write(accept_turn, states.new_turn(continues=run_id, content=instead, if_busy="cancel"))
+    else:
+        await worker.database.write(cancel_run, run_id, states.OWNER, at=states.AT + 50)
 
 
 async def give_back_all(runner: Runner) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.contract.execution.crew import Crew, reached
+from tests.contract.execution.crew import Crew, reached, stop
 from tests.contract.execution.worker import GUARD_S, Settled, Worker
 from tests.contract.store import states
 from tests.contract.store.holder import Holder
@@ -25,7 +25,7 @@ from runyard.db.deaths import bury
 from runyard.db.workers import OwnRun, register
 from runyard.errors import ProviderError
 from runyard.lifecycle.accept import accept_turn
-from runyard.lifecycle.cancelling import cancel_given_back, cancel_run
+from runyard.lifecycle.cancelling import cancel_given_back
 from runyard.runs import CallState, RunStatus
 from runyard_workers import calls, output
 from runyard_workers.flusher import Flusher
@@ -51,11 +51,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "CANCEL_GRACE_S", 0.01)
 
 
-async def ask(worker: Worker, claim: Claim) -> None:
-    """The row says it; nobody has told the worker."""
-    await worker.database.write(cancel_run, claim.run.id, states.OWNER, at=states.AT + 50)
-
-
 @dataclass
 class Run:
     """A run on a crew. `cancel` tells the worker as the channel does."""
@@ -65,7 +60,7 @@ class Run:
     claim: Claim
 
     async def cancel(self) -> None:
-        await ask(self.worker, self.claim)
+        await stop(self.worker, self.claim.run.id)
         self.crew.runner.look_at(self.claim.run.id)
 
     async def settled(self) -> Settled:
@@ -368,7 +363,7 @@ async def test_a_cancel_at_the_tool_boundary_calls_the_model_no_more(worker: Wor
 
     worker.script(asks(tool_use("a", "work")), says("Never said."), tools=[work])
     claim = await worker.claim()
-    worker.database.before[boundaries.append_results] = lambda: ask(worker, claim)
+    worker.database.before[boundaries.append_results] = lambda: stop(worker, claim.run.id)
     settled = (await worker.execute(claim)).check()
     assert [row.role for row in settled.rows] == ["user", "assistant", "user"]
     assert settled.results[0]["content"] == "done"
@@ -404,7 +399,7 @@ async def test_a_cancel_at_the_terminal_boundary_keeps_the_answer(worker: Worker
 
     async def both() -> None:
         await steer(worker, claim)
-        await ask(worker, claim)
+        await stop(worker, claim.run.id)
 
     worker.database.before[boundaries.end_turn] = both
     settled = (await worker.execute(claim)).check()
@@ -418,7 +413,7 @@ async def test_a_run_that_fails_while_it_is_cancelled_is_cancelled(worker: Worke
 
     async def both() -> None:
         await steer(worker, claim)
-        await ask(worker, claim)
+        await stop(worker, claim.run.id)
 
     worker.database.before[boundaries.fail_turn] = both
     settled = (await worker.execute(claim)).check()
@@ -458,7 +453,7 @@ async def test_the_beat_tells_what_the_channel_did_not(worker: Worker) -> None:
     await reached(begun)
     row = await states.run_row(worker.database, run.claim.run.id)
     assert not row.cancel_requested
-    await ask(worker, run.claim)
+    await stop(worker, run.claim.run.id)
     mine = OwnRun(id=run.claim.run.id, generation=run.claim.run.generation, cancel_requested=True)
     for _ in range(2):
         run.crew.runner.compare([mine])
@@ -524,7 +519,7 @@ async def test_whoever_takes_a_run_that_is_to_stop_stops_it(worker: Worker) -> N
     await holder.starts("a", "b")
     await holder.finishes("a")
     await steer(worker, claim)
-    await ask(worker, claim)
+    await stop(worker, claim.run.id)
     await worker.database.write(claims.give_back, claim.run.id, claim.run.generation)
     settled = (await worker.execute(await worker.claim_queued())).check()
     assert [result["content"] for result in settled.results] == ["of a", INTERRUPTED, CANCELLED]
@@ -536,7 +531,7 @@ async def test_whoever_takes_a_run_that_is_to_stop_stops_it(worker: Worker) -> N
 async def test_a_run_that_crashes_its_workers_and_is_to_stop_is_cancelled(worker: Worker) -> None:
     worker.script(says("Never said."))
     claim = await worker.claim()
-    await ask(worker, claim)
+    await stop(worker, claim.run.id)
     object.__setattr__(claim.invocation, "deaths", [[]] * 10)
     cancelled((await worker.execute(claim)).check())
 
@@ -593,10 +588,10 @@ async def test_a_call_that_ends_just_then_is_completed_by_nobody_else(worker: Wo
 # Its worker died ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("then", ["", "instead"], ids=["for good", "for another call"])
+@pytest.mark.parametrize("instead", ["", "instead"], ids=["for good", "for another call"])
 @pytest.mark.parametrize("faults", [[], [Fault.AWAY]], ids=["", "away"])
 async def test_a_run_whose_worker_died_as_it_was_to_stop_waits_for_no_turn(
-    worker: Worker, then: str, faults: list[Fault]
+    worker: Worker, instead: str, faults: list[Fault]
 ) -> None:
     """Whoever buries the worker ends it, without a slot; where the database is away again, the next claim does."""
     begun = asyncio.Event()
@@ -611,11 +606,7 @@ async def test_a_run_whose_worker_died_as_it_was_to_stop_waits_for_no_turn(
     run = await start(worker)
     await reached(begun)
     seen = await worker.seen(run.claim)
-    if then:
-        turn = states.new_turn(continues=run.claim.run.id, content=then, if_busy="cancel")
-        await worker.database.write(accept_turn, turn)
-    else:
-        await ask(worker, run.claim)
+    await stop(worker, run.claim.run.id, instead=instead)
     run.crew.runner.drop_all()
     await run.crew.left()
     given_back = await worker.database.write(buried, worker)
@@ -623,16 +614,8 @@ async def test_a_run_whose_worker_died_as_it_was_to_stop_waits_for_no_turn(
     survivor = Crew(worker=worker)
     survivor.runner.pass_on(given_back)
     await asyncio.gather(*survivor.runner._background)
-    assert bool(survivor.publisher.woken) == bool(then or faults)
-    if faults:
-        await worker.execution(await worker.claim_queued()).run()
-    if then:
-        settled = (await worker.execute(await worker.claim_queued())).check()
-        assert (settled.run.status, settled.result["text"]) == (RunStatus.COMPLETED, "Instead.")
-    else:
-        settled = (await worker.settled(run.claim.run.id)).check(seen=seen)
-        assert (settled.run.status, settled.run.cancel_requested) == (RunStatus.CANCELLED, False)
+    settled = await survivor.stopped(run.claim.run.id, instead=instead, away=bool(faults), seen=seen)
+    if not instead:
         assert (settled.result["text"], settled.invocation.deaths) == ("Let me pay. ", [["pay"]])
     assert [result["content"] for result in settled.results] == [INTERRUPTED, CANCELLED]
     assert {call.state for call in settled.calls} == {CallState.FINISHED}
-    assert len(worker.provider.requests) == (2 if then else 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.contract.execution.crew import Crew, reached
+from tests.contract.execution.crew import Crew, reached, stop
 from tests.contract.execution.worker import GUARD_S, Settled, Worker
 from tests.contract.store import states
 from tests.fakes.databases import Fault
@@ -20,7 +20,6 @@ from runyard.db import boundaries, claims
 from runyard.db.claims import Claim
 from runyard.lifecycle import cancelling
 from runyard.lifecycle.accept import accept_turn
-from runyard.lifecycle.cancelling import cancel_run
 from runyard.runs import CallState, RunStatus
 from runyard_workers import output, runner
 from runyard_workers.prices import cost
@@ -405,7 +404,7 @@ async def test_a_run_that_is_to_stop_stops_instead(worker: Worker) -> None:
     here = Leaving(worker, await worker.claim())
     await reached(begun)
     leaving = here.leaves()
-    await worker.database.write(cancel_run, here.claim.run.id, states.OWNER, at=states.AT)
+    await stop(worker, here.claim.run.id)
     here.crew.runner.look_at(here.claim.run.id)
     await done(leaving)
     await here.crew.left()
@@ -413,10 +412,10 @@ async def test_a_run_that_is_to_stop_stops_instead(worker: Worker) -> None:
     assert (settled.run.status, settled.result["text"]) == (RunStatus.CANCELLED, "Half")
 
 
-@pytest.mark.parametrize("then", ["", "instead"], ids=["for good", "for another call"])
+@pytest.mark.parametrize("instead", ["", "instead"], ids=["for good", "for another call"])
 @pytest.mark.parametrize("faults", [[], [Fault.AWAY]], ids=["", "away"])
 async def test_a_cancel_that_comes_as_the_run_is_given_up_waits_for_no_turn(
-    worker: Worker, then: str, faults: list[Fault]
+    worker: Worker, instead: str, faults: list[Fault]
 ) -> None:
     """Where the database is away again the next worker stops it."""
     gate, look = looking()
@@ -425,10 +424,7 @@ async def test_a_cancel_that_comes_as_the_run_is_given_up_waits_for_no_turn(
     run_id = here.claim.run.id
 
     async def cancel() -> None:
-        if then:
-            await worker.database.write(accept_turn, states.new_turn(continues=run_id, content=then, if_busy="cancel"))
-        else:
-            await worker.database.write(cancel_run, run_id, states.OWNER, at=states.AT)
+        await stop(worker, run_id, instead=instead)
         worker.database.faults[cancelling.cancel_given_back] = faults[:]
 
     worker.database.before[claims.give_back] = cancel
@@ -437,17 +433,8 @@ async def test_a_cancel_that_comes_as_the_run_is_given_up_waits_for_no_turn(
     gate.open.set()
     await done(leaving)
     await here.crew.left()
-    assert bool(here.crew.publisher.woken) == bool(then or faults)
-    if faults:
-        await worker.execution(await worker.claim_queued()).run()
-    if then:
-        settled = (await worker.execute(await worker.claim_queued())).check()
-        assert (settled.run.status, settled.result["text"]) == (RunStatus.COMPLETED, "Instead.")
-    else:
-        settled = (await worker.settled(run_id)).check()
-        assert (settled.run.status, settled.run.cancel_requested) == (RunStatus.CANCELLED, False)
+    settled = await here.crew.stopped(run_id, instead=instead, away=bool(faults))
     assert [result["content"] for result in settled.results] == ["seen"]
-    assert len(worker.provider.requests) == (2 if then else 1)
 
 
 async def test_without_redis_the_run_leaves_and_its_frames_are_made_good(
