@@ -12,7 +12,7 @@ import structlog
 
 from runyard.db.engine import Database
 from runyard.db.groups import queued_groups
-from runyard.db.limits import Limits, running_of_tenants
+from runyard.db.limits import Limits, running_by_tenant
 from runyard.errors import StoreUnavailable
 
 LOOK_S = 1.0
@@ -69,7 +69,7 @@ class Shares:
         try:
             groups = await self._database.read(queued_groups, self._queues, self._agents, self._limits)
             waiting = {group.tenant_id: group.running for group in groups}
-            running = await self._database.read(running_of_tenants, sorted(held))
+            running = await self._database.read(running_by_tenant, sorted(held))
         except StoreUnavailable as error:
             log.warning("shares not looked at", error=str(error))
             return frozenset()

@@ -3,7 +3,7 @@ can leak.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -76,40 +76,50 @@ def running_of_user(tenant_id: sa.ColumnElement[str], user_id: sa.ColumnElement[
     return _count.where(_running.c.tenant_id == tenant_id, _running.c.user_id == user_id).scalar_subquery()
 
 
+async def running_by_agent(connection: AsyncConnection, agents: Collection[str]) -> Counter[str]:
+    """How many runs of each of these agents run now."""
+    if not agents:
+        return Counter()
+    rows = await connection.execute(_by_agent, {"agents": list(agents)})
+    return Counter({row.agent: row.runs for row in rows})
+
+
+async def running_by_tenant(connection: AsyncConnection, tenants: Collection[str]) -> Counter[str]:
+    """How many runs of each of these tenants run now."""
+    rows = await connection.execute(_by_tenant, {"tenants": list(tenants)})
+    return Counter({row.tenant_id: row.runs for row in rows})
+
+
+async def running_by_user(connection: AsyncConnection, tenants: Collection[str]) -> Counter[tuple[str, str]]:
+    """How many runs of each user of these tenants run now, by tenant and user."""
+    rows = await connection.execute(_by_user, {"tenants": list(tenants)})
+    return Counter({(row.tenant_id, row.user_id): row.runs for row in rows})
+
+
 async def full_agents(connection: AsyncConnection, limits: Limits) -> set[str]:
     """The agents that have as many runs running as they may."""
-    if not limits.per_agent:
-        return set()
-    running = await connection.execute(_by_agent, {"agents": list(limits.per_agent)})
-    return {row.agent for row in running if row.runs >= limits.per_agent[row.agent]}
-
-
-async def running_of_tenants(connection: AsyncConnection, tenants: Sequence[str]) -> dict[str, int]:
-    """How many runs of each tenant run now; a tenant with none is left out."""
-    running = await connection.execute(_by_tenant, {"tenants": list(tenants)})
-    return {row.tenant_id: row.runs for row in running}
+    running = await running_by_agent(connection, limits.per_agent)
+    return {agent for agent, limit in limits.per_agent.items() if is_full(limit, running[agent])}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Running:
-    """How many runs run now, among those asked about. Users are counted per tenant."""
+    """How many runs run now. What no limit restricts is not counted."""
 
-    by_user: Counter[tuple[str, str]] = field(default_factory=Counter)
-    by_tenant: Counter[str] = field(default_factory=Counter)
-    by_agent: Counter[str] = field(default_factory=Counter)
+    by_agent: Counter[str]
+    by_tenant: Counter[str]
+    by_user: Counter[tuple[str, str]]
 
 
 async def running_now(connection: AsyncConnection, limits: Limits, tenants: Collection[str]) -> Running:
-    """The running runs of these tenants that count against the limits; what has no limit is not counted."""
-    running = Running()
-    if limits.per_agent:
-        for row in await connection.execute(_by_agent, {"agents": list(limits.per_agent)}):
-            running.by_agent[row.agent] = row.runs
-    if limits.per_user is not None or limits.per_tenant is not None:
-        for row in await connection.execute(_by_user, {"tenants": list(tenants)}):
-            running.by_user[row.tenant_id, row.user_id] = row.runs
-            running.by_tenant[row.tenant_id] += row.runs
-    return running
+    """What runs of the limited agents, and of these tenants, in two statements at most."""
+    restricts_callers = limits.per_user is not None or limits.per_tenant is not None
+    by_user = await running_by_user(connection, tenants) if restricts_callers else Counter()
+    by_tenant: Counter[str] = Counter()
+    for (tenant_id, _), runs in by_user.items():
+        by_tenant[tenant_id] += runs
+    by_agent = await running_by_agent(connection, limits.per_agent)
+    return Running(by_agent=by_agent, by_tenant=by_tenant, by_user=by_user)
 
 
 async def lock_limits(

@@ -33,7 +33,7 @@ from runyard.db.deaths import bury
 from runyard.db.depth import take_census
 from runyard.db.engine import Database
 from runyard.db.groups import queued_groups
-from runyard.db.limits import Limits, running_now, running_of_tenants
+from runyard.db.limits import Limits, running_by_tenant, running_now
 from runyard.db.locks import lock_owned
 from runyard.db.migrate import upgrade
 from runyard.db.positions import queue_positions
@@ -87,7 +87,7 @@ async def counts_of_what_runs(connection: Any) -> None:
     limits = Limits(per_user=1, per_tenant=1, per_agent={"agent-1": 1})
     running = await running_now(connection, limits, ["tenant-1", TENANT])
     assert (running.by_tenant["tenant-1"] > 0, running.by_agent["agent-1"] > 0) == (True, True)
-    assert (await running_of_tenants(connection, ["tenant-1"])).keys() == {"tenant-1"}
+    assert (await running_by_tenant(connection, ["tenant-1"])).keys() == {"tenant-1"}
 
 
 async def claim_under_limits(connection: Any) -> None:
