@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
 
 import structlog
 from starlette.middleware.cors import CORSMiddleware
@@ -149,10 +150,11 @@ def operations() -> tuple[Described, ...]:
 
 
 def build_app(gateway: Gateway) -> ASGIApp:
+    served: dict[str, dict[str, Endpoint]] = {}
+    for operation in (*PROBES, *OPERATIONS, *pylon.OPERATIONS):
+        served.setdefault(operation.path, {})[operation.method] = _endpoint(gateway, operation)
     routes = [
-        *(_open_route(gateway, operation) for operation in PROBES),
-        *(_route(gateway, operation) for operation in OPERATIONS),
-        *(_foreign_route(gateway, operation) for operation in pylon.OPERATIONS),
+        *(Route(path, _Answering(by_method), methods=list(by_method)) for path, by_method in served.items()),
         *documentation(operations()),
         *console(),
     ]
@@ -172,20 +174,33 @@ def build_app(gateway: Gateway) -> ASGIApp:
 
 
 class _Answering:
-    """Serves what a handler answers and keeps nothing of the request meanwhile, since an answer may stream for hours.
+    """Serves what a path's handlers answer, by method, and keeps nothing of the request meanwhile, since an answer may
+    stream for hours.
 
-    starlette's own wrapper of a function would keep the request and six functions.
+    starlette's own wrapper of a function would keep the request and six functions. One route for all methods of a path
+    lets starlette name all of them to a caller who tries another (RFC 9110, section 15.5.6).
     """
 
-    def __init__(self, handler: Endpoint) -> None:
-        self._handler = handler
+    def __init__(self, by_method: Mapping[str, Endpoint]) -> None:
+        self._by_method = by_method
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = await self._handler(Request(scope, receive))
+        handler = self._by_method["GET" if scope["method"] == "HEAD" else scope["method"]]
+        answer = await handler(Request(scope, receive))
         await answer(scope, receive, send)
 
 
-def _route(gateway: Gateway, operation: Operation) -> Route:
+def _endpoint(gateway: Gateway, operation: OpenOperation | Operation | ForeignOperation) -> Endpoint:
+    match operation:
+        case OpenOperation():
+            return partial(operation.handler, gateway)
+        case Operation():
+            return traced(operation.method, operation.path, _authenticated(gateway, operation))
+        case ForeignOperation():
+            return traced(operation.method, operation.path, _foreign(gateway, operation))
+
+
+def _authenticated(gateway: Gateway, operation: Operation) -> Endpoint:
     async def endpoint(request: Request) -> ASGIApp:
         # A NUL in an id is a statement that Postgres refuses; cleaned, it is an id that nothing has.
         request.scope["path_params"] = clean_json(request.path_params)
@@ -193,25 +208,13 @@ def _route(gateway: Gateway, operation: Operation) -> Route:
         check_query(request, operation.parameters)
         return await operation.handler(gateway, request, principal)
 
-    return _traced_route(operation, endpoint)
+    return endpoint
 
 
-def _foreign_route(gateway: Gateway, operation: ForeignOperation) -> Route:
+def _foreign(gateway: Gateway, operation: ForeignOperation) -> Endpoint:
     async def endpoint(request: Request) -> ASGIApp:
         request.scope[TELL] = operation.tell
         request.scope["path_params"] = clean_json(request.path_params)
         return await operation.handler(gateway, request, await anybody(gateway, request))
 
-    return _traced_route(operation, endpoint)
-
-
-def _traced_route(operation: Operation | ForeignOperation, endpoint: Endpoint) -> Route:
-    traced_endpoint = traced(operation.method, operation.path, endpoint)
-    return Route(operation.path, _Answering(traced_endpoint), methods=[operation.method])
-
-
-def _open_route(gateway: Gateway, operation: OpenOperation) -> Route:
-    async def endpoint(request: Request) -> ASGIApp:
-        return await operation.handler(gateway, request)
-
-    return Route(operation.path, _Answering(endpoint), methods=[operation.method])
+    return endpoint

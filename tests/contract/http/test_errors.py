@@ -235,11 +235,22 @@ async def test_routes_methods_and_ids(api: Api, method: str, path: str, status: 
     error_of(response, status, code)
 
 
-async def test_a_method_that_is_not_allowed_is_told_which_are(api: Api) -> None:
-    """RFC 9110, section 15.5.6."""
-    response = await api.call("DELETE", "/v1/runs")
-    assert error_of(response, 405, "METHOD_NOT_ALLOWED")["allow"] == ["GET", "HEAD"]
-    assert response.headers["allow"] == "GET, HEAD"
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/healthz", ["GET", "HEAD"]),
+        ("/v1/runs", ["GET", "HEAD", "POST"]),
+        ("/v1/runs/run_1", ["DELETE", "GET", "HEAD", "PATCH"]),
+        ("/v1/runs/run_1/messages", ["DELETE", "GET", "HEAD", "POST"]),
+        ("/v1/runs/run_1/cancel", ["POST"]),
+        ("/docs", ["GET", "HEAD"]),
+    ],
+)
+async def test_a_method_that_is_not_allowed_is_told_which_are(api: Api, path: str, allowed: list[str]) -> None:
+    """All of the path's (RFC 9110, section 15.5.6)."""
+    response = await api.call("PUT", path)
+    assert error_of(response, 405, "METHOD_NOT_ALLOWED")["allow"] == allowed
+    assert response.headers["allow"] == ", ".join(allowed)
 
 
 async def test_every_answer_has_an_id_of_its_own(api: Api) -> None:
