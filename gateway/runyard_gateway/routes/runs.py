@@ -151,7 +151,9 @@ async def _stopped(gateway: Gateway, run_id: str, principal: Principal) -> None:
         done = await stop(gateway, run_id, principal.scope)
         if done.status not in BUSY:
             return
-        await waiting.awaited(gateway, done.run.newest_invocation, principal, math.ceil(left_s))
+        found = await waiting.awaited(gateway, done.run.newest_invocation, principal, math.ceil(left_s))
+        if found is None or found[0].settled_at is None:
+            return  # its time is over, or the wait ended before: the caller's credential has, or the gateway leaves
 
 
 def run_not_found(request: Request) -> RunNotFound:

@@ -12,6 +12,7 @@ from tests.clients.api import STREAM, Api
 from tests.integration.fixtures import on_sqlite
 from tests.integration.processes import eventually
 from tests.integration.stack import Gateway, Stack
+from tests.standin import says
 
 from runyard.frames import Payload, text_payload
 from runyard.streams.connect import connect
@@ -83,3 +84,22 @@ async def write(stack: Stack, stream_id: str, frames: list[Payload]) -> None:
         [Open(stream_id=stream_id, generation=1), Append(stream_id=stream_id, generation=1, first=1, frames=frames)]
     )
     await client.aclose()
+
+
+async def test_an_erasure_that_waits_is_answered_too(stack: Stack, unique: str) -> None:
+    """Its run is asked to stop, once, and is not erased: here is nobody left to wait for it."""
+    stack.standin.answers(says("I hold.").calls("hold", {"gate": unique}))
+    async with stack.starting_gateway() as leaving:
+        api = leaving.user()
+        started = await api.start("clerk")
+        await stack.gate_reached(unique)
+        erasing = asyncio.create_task(api.call("DELETE", f"/v1/runs/{started['runId']}?force"))
+        await leaving.process.logged("cancel requested")
+        leaving.process.send(signal.SIGTERM)
+        answer = await erasing
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "RUN_BUSY")
+        assert await leaving.process.exited() == 0
+        assert (len(leaving.process.events("cancel requested")), leaving.process.complaints()) == (1, [])
+    stack.open_gate(unique)
+    here = Api(stack.gateway.http, api.headers)
+    assert (await here.settled(started["invocationId"]))["status"] == "cancelled"
