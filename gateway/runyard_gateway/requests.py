@@ -27,6 +27,9 @@ TITLE_MAX = 512
 WAIT_MAX_S = 60
 CALL_KEY_MAX = 255
 MESSAGES_MAX = 1000
+_NO_WEIGHT = re.compile(r"q=0(\.0{0,3})?")
+"""RFC 9110, section 12.4.2: not acceptable."""
+
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?:$|[,;])", re.IGNORECASE)
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -282,7 +285,7 @@ def wants(request: Request) -> Literal["stream", "json"]:
     for header in request.headers.getlist("accept"):
         for item in header.split(","):
             media, *parameters = (part.strip().lower() for part in item.split(";"))
-            if media == "text/event-stream" and "q=0" not in parameters:
+            if media == "text/event-stream" and not any(map(_NO_WEIGHT.fullmatch, parameters)):
                 return "stream"
     return "json"
 

@@ -223,6 +223,7 @@ async def test_text_is_stored_as_it_was_sent(stack: Stack) -> None:
         ("text/event-stream; charset=utf-8", True),
         ("application/json, TEXT/event-stream;q=0.5", True),
         ("text/event-stream;q=0", False),
+        ("text/event-stream; q=0.000, */*", False),
         ("application/json", False),
         ("*/*", False),
         ("text/*", False),
