@@ -16,10 +16,16 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from runyard.db.engine import sync_engine
+from runyard.db.postgres import BoundedLink
 from runyard.errors import StartError
 
 LOCK_KEY = 0x72756E79617264  # "runyard": pg_advisory_xact_lock takes any 64-bit number
 LOCK_WAIT_MS = 60_000
+"""How long another process that migrates is waited for."""
+
+TABLE_WAIT_MS = 5_000
+"""How long a table is waited for that somebody reads, as a backup does: all who come after wait as well."""
+
 REVISION_WAIT_S = 60.0
 POLL_S = 0.5
 
@@ -29,10 +35,10 @@ log = structlog.get_logger()
 def upgrade(database_url: str) -> str | None:
     """Bring the schema to this version's revision, or leave it at a newer one; returns the revision that it then has.
 
-    Waits up to 60 s for another process that is migrating.
+    Waits up to 60 s for another process that is migrating, then for as long as the statements take.
 
     Raises:
-        StartError: the database cannot be reached or changed, or the lock was not free in time.
+        StartError: the database cannot be reached or changed, or a lock was not free in time.
     """
     engine = sync_engine(database_url, statement_timeout_ms=LOCK_WAIT_MS)
     try:
@@ -40,7 +46,7 @@ def upgrade(database_url: str) -> str | None:
             Path(engine.url.database or "").parent.mkdir(parents=True, exist_ok=True)
         with engine.begin() as connection:
             if connection.dialect.name == "postgresql":
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
+                _take_turn(connection)
             config = _config()
             config.attributes["connection"] = connection
             if not _is_newer(connection, ScriptDirectory.from_config(config)):
@@ -50,6 +56,16 @@ def upgrade(database_url: str) -> str | None:
         raise StartError(f"the database cannot be migrated: {_one_line(error)} (RUNYARD_DATABASE_URL)") from error
     finally:
         engine.dispose()
+
+
+def _take_turn(connection: sa.Connection) -> None:
+    """Once the lock is there no statement is given up for taking long: the next attempt would begin anew."""
+    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = {TABLE_WAIT_MS}")
+    connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+    link = connection.connection.driver_connection
+    assert isinstance(link, BoundedLink)
+    link.answer_s = None
 
 
 def wait_for_revision(

@@ -121,7 +121,8 @@ def bound_waits(engine: sa.Engine, statement_timeout_ms: int | None) -> None:
 
 
 class BoundedLink(psycopg.Connection[Any]):
-    answer_s: float = ANSWER_S
+    answer_s: float | None = ANSWER_S
+    """None: whoever set it waits for as long as the server lives."""
 
     def wait(self, gen: PQGen[T], interval: float = WAIT_INTERVAL_S, timeout: float | None = None) -> T:
         try:

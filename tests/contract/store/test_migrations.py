@@ -85,6 +85,17 @@ def connection_to(database_url: str) -> Iterator[sa.Connection]:
 
 
 @pytest.fixture
+def previous_url(empty_database_url: str) -> str:
+    """Of a database that the version before has migrated."""
+    config = migrate._config()
+    with connection_to(empty_database_url) as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, BEFORE)
+        connection.commit()
+    return empty_database_url
+
+
+@pytest.fixture
 def migrated_url(empty_database_url: str) -> str:
     upgrade(empty_database_url)
     return empty_database_url
@@ -158,21 +169,18 @@ def test_the_migrations_make_what_the_code_declares(migrated_url: str) -> None:
 
 
 @pytest.mark.parametrize("empty_database_url", [POSTGRES], indirect=True)
-def test_what_was_made_beforehand_is_left(empty_database_url: str) -> None:
+def test_what_was_made_beforehand_is_left(previous_url: str) -> None:
     """Those that the page on upgrades names, by its own words, on what the version before left behind."""
     [block] = re.findall(r"^```sql\n(.*?)^```", UPGRADES.read_text(), re.MULTILINE | re.DOTALL)
     statements = [statement for statement in block.split(";") if statement.strip()]
     assert len(statements) >= 2
-    config = migrate._config()
-    with connection_to(empty_database_url) as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, BEFORE)
+    with connection_to(previous_url) as connection:
         before = index_names(connection)
         for statement in statements:
             connection.execute(sa.text(statement.replace("CONCURRENTLY ", "")))
         connection.commit()
-    upgrade(empty_database_url)
-    with connection_to(empty_database_url) as connection:
+    upgrade(previous_url)
+    with connection_to(previous_url) as connection:
         assert index_names(connection) - before == set(re.findall(r"CONCURRENTLY (\w+)", block)), (
             "the page has them all"
         )
@@ -262,6 +270,37 @@ def test_a_user_who_may_not_migrate_is_told_so_in_one_line(empty_database_url: s
         connection.commit()
     with pytest.raises(StartError, match=r"^the database cannot be migrated: permission denied [^\n]+$"):
         upgrade(empty_database_url)
+
+
+@pytest.mark.parametrize("empty_database_url", [POSTGRES], indirect=True)
+def test_a_table_that_somebody_reads_is_not_waited_for_while_all_others_wait(
+    previous_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrate, "TABLE_WAIT_MS", 20)
+    with connection_to(previous_url) as backup:
+        backup.execute(sa.text("SELECT count(*) FROM agent_runs"))
+        with pytest.raises(StartError, match=r"^the database cannot be migrated: [^\n]+ due to lock timeout [^\n]+$"):
+            upgrade(previous_url)
+    assert revision(previous_url) == BEFORE
+    assert upgrade(previous_url) == HEAD
+
+
+@pytest.mark.parametrize("empty_database_url", [POSTGRES], indirect=True)
+def test_a_statement_may_take_longer_than_the_lock_is_waited_for(
+    previous_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrate, "LOCK_WAIT_MS", 20)
+    with connection_to(previous_url) as connection:
+        connection.execute(sa.text(SLOW_DROP))
+        connection.commit()
+    assert upgrade(previous_url) == HEAD
+
+
+SLOW_DROP = """
+CREATE FUNCTION take_long() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1.2); END';
+CREATE EVENT TRIGGER large_table ON ddl_command_start WHEN TAG IN ('DROP INDEX') EXECUTE FUNCTION take_long();
+"""
+"""Longer than `LOCK_WAIT_MS` there, and than the second for which a link waits longer."""
 
 
 def test_a_lock_that_does_not_come_free_is_told(empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
