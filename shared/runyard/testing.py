@@ -2,7 +2,6 @@
 
 try:
     from runyard_workers.providers.model import ModelRequest
-    from runyard_workers.testing.cast import load
     from runyard_workers.testing.errors import ScriptError
     from runyard_workers.testing.harness import Harness
     from runyard_workers.testing.opening import harness
@@ -11,6 +10,7 @@ try:
     from runyard_workers.testing.runs import StartedRun
     from runyard_workers.testing.script import Script
     from runyard_workers.testing.sync import SyncHarness, SyncRun
+    from runyard_workers.testing.targets import load
     from runyard_workers.testing.tools import ToolExecution
 except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] != "runyard_workers":

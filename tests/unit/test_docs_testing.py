@@ -33,7 +33,7 @@ def test_the_readmes_test_passes(pytester: pytest.Pytester) -> None:
 
 def test_what_the_page_names_is_there() -> None:
     from runyard.testing import Harness, RunResult, StartedRun
-    from runyard_workers.testing.happening import Happening
+    from runyard_workers.testing.plans import Plan
     from runyard_workers.testing.script import Script
 
     text = (Path(__file__).parents[2] / PAGE).read_text()
@@ -42,7 +42,7 @@ def test_what_the_page_names_is_there() -> None:
         (RunResult, ("result", "calls", "messages", "frames", "events", "shown")),
         (StartedRun, ("steer", "cancel", "until", "frames", "result")),
         (Harness, ("run", "call", "start", "before", "after", "crash")),
-        (Happening, ("crash", "hand_over", "cancel", "steer", "does")),
+        (Plan, ("crash", "hand_over", "cancel", "steer", "does")),
         (Script, ("says", "thinks", "calls", "cut", "refuses", "fails", "answers")),
     ):
         for name in names:

@@ -1,11 +1,11 @@
-"""What a test hears of itself, and how a worker dies in it."""
+"""The error of a test whose plan did not happen, and the exception with which a worker dies."""
 
 import asyncio
 
 
 class ScriptError(AssertionError):
-    """What the test has planned and what happened are not the same: the model's script, or a moment that never came."""
+    """What happened is not what the test planned: the model's script was not followed, or a moment never came."""
 
 
 class WorkerCrashed(asyncio.CancelledError):
-    """Goes through an author's code whose worker was told to die: a process that has ended runs nothing more."""
+    """Ends the author's code in a worker that was told to die, since a dead process runs nothing more."""

@@ -7,12 +7,12 @@ from runyard.authoring.functions import Function
 from runyard.authoring.tools import Tool
 from runyard.names import FUNCTION_PREFIX
 from runyard_workers.catalog import Loaded
-from runyard_workers.testing.happening import Happening, crash_here, moment_of
 from runyard_workers.testing.model import ScriptedModel
+from runyard_workers.testing.plans import Plan, crash_here, moment_of
 from runyard_workers.testing.results import RunResult
 from runyard_workers.testing.rooms import Broadcast
 from runyard_workers.testing.runs import Runs, StartedRun
-from runyard_workers.testing.stage import Stage
+from runyard_workers.testing.runtime import Runtime
 from runyard_workers.testing.tools import ToolExecution
 from runyard_workers.testing.turns import CallOptions, Input, RunOptions, agents_turn, functions_turn
 
@@ -24,25 +24,25 @@ class Controls:
     `resources`: what tools find as `ctx.resources`.
     """
 
-    def __init__(self, stage: Stage, runs: Runs) -> None:
-        self._stage = stage
+    def __init__(self, runtime: Runtime, runs: Runs) -> None:
+        self._runtime = runtime
         self._runs = runs
-        self.model: ScriptedModel = stage.model
-        self.executions: list[ToolExecution] = stage.watch.executions
-        self.broadcasts: list[Broadcast] = stage.rooms.said
-        self.resources: Mapping[str, Any] = stage.services.resources
+        self.model: ScriptedModel = runtime.model
+        self.executions: list[ToolExecution] = runtime.watch.executions
+        self.broadcasts: list[Broadcast] = runtime.rooms.said
+        self.resources: Mapping[str, Any] = runtime.services.resources
 
-    def before(self, *, tool: str | Tool | None = None, step: int | None = None, nth: int = 1) -> Happening:
+    def before(self, *, tool: str | Tool | None = None, step: int | None = None, nth: int = 1) -> Plan:
         """The moment before a tool's function begins, when its call is recorded as started: the n-th time from now on.
         Or the moment when the model is asked for turn `step` of its script, counted from 1.
         """
-        return Happening(self._runs, moment_of("before", tool, step, nth))
+        return Plan(self._runs, moment_of("before", tool, step, nth))
 
-    def after(self, *, tool: str | Tool | None = None, step: int | None = None, nth: int = 1) -> Happening:
+    def after(self, *, tool: str | Tool | None = None, step: int | None = None, nth: int = 1) -> Plan:
         """The moment when a tool's function has returned and its result is not stored yet. Or when the model has said
         all of turn `step`, which is not stored yet.
         """
-        return Happening(self._runs, moment_of("after", tool, step, nth))
+        return Plan(self._runs, moment_of("after", tool, step, nth))
 
     def check(self) -> None:
         """Check that everything the test planned has happened, as the end of the `with` block does.
@@ -50,20 +50,20 @@ class Controls:
         Raises:
             ScriptError: something has not.
         """
-        self._stage.check()
+        self._runtime.check()
 
     def crash(self) -> None:
         """Kill the worker here and now; another one takes its runs over. When a tool calls it, it does not return.
 
         Code of tools that waits is cancelled; code in a thread runs to its end, and nobody sees its result.
         """
-        crash_here(self._stage.crew)
+        crash_here(self._runtime.fleet)
 
 
 class Harness(Controls):
-    def __init__(self, stage: Stage) -> None:
-        self.stage, self.runs = stage, Runs(stage)
-        super().__init__(self.stage, self.runs)
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime, self.runs = runtime, Runs(runtime)
+        super().__init__(self.runtime, self.runs)
 
     async def run(self, said: Input, **options: Unpack[RunOptions]) -> RunResult:
         """Ask an agent and wait for the end."""
@@ -71,7 +71,7 @@ class Harness(Controls):
 
     async def start(self, said: Input, **options: Unpack[RunOptions]) -> StartedRun:
         """Ask an agent and go on while it runs."""
-        name, loaded = _agent(self._stage, options.get("agent"))
+        name, loaded = _agent(self._runtime, options.get("agent"))
         turn = agents_turn(name, loaded.manifest["queue"], said, options)
         return StartedRun(self._runs, await self._runs.begin(turn))
 
@@ -82,7 +82,7 @@ class Harness(Controls):
         **options: Unpack[CallOptions],
     ) -> RunResult:
         """Call a function and wait for its end. Arguments that do not fit make the result's error `INVALID_ARGS`."""
-        name, loaded = _function(self._stage, function)
+        name, loaded = _function(self._runtime, function)
         turn = functions_turn(name, loaded.manifest["queue"], arguments or {}, options)
         return await StartedRun(self._runs, await self._runs.begin(turn)).result()
 
@@ -92,12 +92,12 @@ class Harness(Controls):
 
     async def hand_over(self) -> None:
         """Make the worker leave, as in a deploy: its runs go on elsewhere from their next boundary."""
-        await self._stage.crew.hand_over()
+        await self._runtime.fleet.hand_over()
 
 
-def _agent(stage: Stage, name: str | None) -> tuple[str, Loaded]:
-    agents = stage.services.catalog.agents
-    wanted = name or stage.cast.agent
+def _agent(runtime: Runtime, name: str | None) -> tuple[str, Loaded]:
+    agents = runtime.services.catalog.agents
+    wanted = name or runtime.target.agent
     known = ", ".join(agents) or "none"
     if wanted is None:
         raise LookupError(f"say which agent runs, h.run(..., agent=...): there are {known}")
@@ -106,8 +106,8 @@ def _agent(stage: Stage, name: str | None) -> tuple[str, Loaded]:
     return wanted, agents[wanted]
 
 
-def _function(stage: Stage, function: str | Function) -> tuple[str, Loaded]:
-    functions = stage.services.catalog.functions
+def _function(runtime: Runtime, function: str | Function) -> tuple[str, Loaded]:
+    functions = runtime.services.catalog.functions
     name = FUNCTION_PREFIX + (function if isinstance(function, str) else function.name)
     if name not in functions:
         known = ", ".join(it.removeprefix(FUNCTION_PREFIX) for it in functions) or "none"

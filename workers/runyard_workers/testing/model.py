@@ -49,7 +49,7 @@ class ScriptedModel(Script):
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """A request, by the worker and the messages it came with, and the turn that it was given."""
+    """A request: the worker that sent it, its messages, and the turn that it was given."""
 
     worker: Worker
     messages: list[dict[str, Any]]
@@ -58,10 +58,10 @@ class _Asked:
 
 
 class Playback(Provider):
-    """Gives a run what its script has next. Every name of a model leads here.
+    """Answers each request with the script's next turn, whatever model the agent names.
 
-    A worker that takes over a run repeats the request of the one that died, and is given the same turn. `on_fault` is
-    called with what is wrong in the test itself.
+    A worker that takes over a run repeats the request of the one that died, and gets the same turn. `on_fault` is
+    called with the error if the test itself is wrong.
     """
 
     name = MODEL

@@ -1,4 +1,4 @@
-"""Moments of a run at which a test lets something happen, each once: before and after a model's turn or a tool."""
+"""Moments of a run for which a test plans something: before and after a model's turn or a tool."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Act = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """`subject`: a tool's name, or a number of the model's script."""
+    """`subject`: the name of a tool, or the number of a turn in the model's script."""
 
     when: When
     subject: str | int
@@ -26,7 +26,7 @@ class Moment:
 
 @dataclass(kw_only=True)
 class Planned:
-    """`left`: how many times its moment has to come until it is the one."""
+    """`left`: how many more times the moment must come before the action runs."""
 
     moment: Moment
     name: str
@@ -45,10 +45,10 @@ class Moments:
         self._planned.append(Planned(moment=moment, name=name, act=act, left=moment.nth))
 
     async def reached(self, when: When, subject: str | int) -> None:
-        """Let happen what is planned for now.
+        """Run what is planned for this moment.
 
         Raises:
-            WorkerCrashed: the worker that comes here dies.
+            WorkerCrashed: the plan was that this worker dies.
         """
         coming = [it for it in self._planned if (it.moment.when, it.moment.subject) == (when, subject)]
         for planned in coming:
@@ -59,7 +59,7 @@ class Moments:
 
     def check(self) -> None:
         """Raises:
-        ScriptError: something is planned still.
+        ScriptError: a planned moment has not come.
         """
         if self._planned:
             raise ScriptError(f"these moments never came: {', '.join(map(str, self._planned))}")

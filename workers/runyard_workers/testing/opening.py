@@ -7,11 +7,11 @@ from types import TracebackType
 from typing import Any
 
 from runyard.authoring.lifespan import Lifespan
-from runyard_workers.testing.cast import Target, cast_of
 from runyard_workers.testing.harness import Harness
-from runyard_workers.testing.stage import Setting, opened
-from runyard_workers.testing.story import story
+from runyard_workers.testing.report import report
+from runyard_workers.testing.runtime import Setup, opened
 from runyard_workers.testing.sync import SyncHarness
+from runyard_workers.testing.targets import Target, load_target
 
 TIMEOUT_S = 30.0
 
@@ -42,15 +42,15 @@ def harness(
     Raises:
         StartError: the file or folder does not give what it should, or a lifespan fails.
     """
-    setting = Setting(cast=cast_of(target, name=name), resources=resources, lifespans=lifespans, timeout_s=timeout_s)
-    return Opening(setting)
+    setup = Setup(target=load_target(target, name=name), resources=resources, lifespans=lifespans, timeout_s=timeout_s)
+    return Opening(setup)
 
 
 class Opening:
     """A harness that is opened by entering a block, once."""
 
-    def __init__(self, setting: Setting) -> None:
-        self._setting = setting
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
         self._leave = asyncio.Event()
         self._holder: asyncio.Task[None] | None = None
         self._harness: Harness | None = None
@@ -83,7 +83,7 @@ class Opening:
             if error is None:
                 self._harness.check()
             elif isinstance(error, Exception):  # not a test that is skipped, or stopped by its person
-                error.add_note(await self._told())
+                error.add_note(await self._report())
         finally:
             self._leave.set()
             await self._holder
@@ -108,19 +108,19 @@ class Opening:
         finally:
             self._runner.close()
 
-    def told(self) -> str:
-        """What happened so far, for whoever reads why a test has failed: of a harness that was opened by `with`."""
+    def report(self) -> str:
+        """What happened so far, for the output of a failed test. Only for a harness that was opened by `with`."""
         assert self._runner is not None
-        return self._runner.run(self._told())
+        return self._runner.run(self._report())
 
-    async def _told(self) -> str:
+    async def _report(self) -> str:
         assert self._harness is not None
         try:
-            return story(await self._harness.results())
-        except Exception as error:  # noqa: BLE001 - it must not stand in front of what the test has failed with
-            return f"what happened cannot be told: {error}"
+            return report(await self._harness.results())
+        except Exception as error:  # noqa: BLE001 - it must not hide the test's own failure
+            return f"no report of what happened: {error}"
 
     async def _hold(self, ready: "asyncio.Future[Harness]") -> None:
-        async with opened(self._setting) as stage:
-            ready.set_result(Harness(stage))
+        async with opened(self._setup) as runtime:
+            ready.set_result(Harness(runtime))
             await self._leave.wait()

@@ -50,5 +50,5 @@ def pytest_runtest_makereport(
     if call.when == "call" and call.excinfo is not None:
         item.stash[_FAILURE] = call.excinfo.value
         for opening in item.stash.get(_OPENINGS, ()):
-            report.sections.append(("What the agent did", opening.told()))
+            report.sections.append(("What the agent did", opening.report()))
     return report

@@ -14,7 +14,7 @@ FILE = "runyard.db"
 
 @contextlib.contextmanager
 def private_database() -> Iterator[str]:
-    """Its URL; it is gone after the block."""
+    """Yields its URL, and deletes it after the block."""
     with tempfile.TemporaryDirectory(prefix="runyard-test-", ignore_cleanup_errors=True) as folder:
         path = Path(folder) / FILE
         path.write_bytes(_empty())
@@ -23,7 +23,7 @@ def private_database() -> Iterator[str]:
 
 @functools.cache
 def _empty() -> bytes:
-    """Made once a process: what migrations make of nothing is what the tables say, and takes longer."""
+    """Made once a process, from the tables: migrations make the same schema, and take longer."""
     with tempfile.TemporaryDirectory(prefix="runyard-test-") as folder:
         path = Path(folder) / FILE
         engine = sync_engine(_url(path))

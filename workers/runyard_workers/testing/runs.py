@@ -11,7 +11,7 @@ from runyard.lifecycle.new_turn import Accepted, NewTurn
 from runyard.runs import BUSY
 from runyard_workers.testing.errors import ScriptError
 from runyard_workers.testing.results import RunResult, SeenFrame, seen
-from runyard_workers.testing.stage import Stage
+from runyard_workers.testing.runtime import Runtime
 from runyard_workers.testing.turns import Input, RunOptions, agents_turn
 
 FRAMES_MAX = 1_000_000
@@ -20,8 +20,8 @@ FRAMES_MAX = 1_000_000
 class Runs:
     """The runs of one harness. `started`: the accepted turns, by invocation."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
         self.started: dict[InvocationId, NewTurn] = {}
         self._owners: dict[RunId, NewTurn] = {}
 
@@ -31,15 +31,15 @@ class Runs:
         Raises:
             RunNotFound, RunBusy, AgentMismatch, ...: see `accept_turn`.
         """
-        stage = self.stage
-        accepted: Accepted = await stage.services.database.write(accept_turn, turn)
+        runtime = self.runtime
+        accepted: Accepted = await runtime.services.database.write(accept_turn, turn)
         self.started.setdefault(accepted.invocation_id, turn)
         self._owners[accepted.run_id] = turn
         if accepted.ending is not None:
-            stage.services.closer.close(accepted.ending)
+            runtime.services.closer.close(accepted.ending)
         if accepted.waits_for_end:
-            await stage.crew.tell_cancel(accepted.run_id)
-        stage.crew.wake()
+            await runtime.fleet.tell_cancel(accepted.run_id)
+        runtime.fleet.wake()
         return accepted
 
     async def steer(self, run_id: RunId, said: Input) -> None:
@@ -47,7 +47,7 @@ class Runs:
         ScriptError: nothing runs there that could be steered. Input would begin a turn, so none is sent.
         """
         owner = self._owners[run_id]
-        found = await self.stage.services.database.read(reads.run_of, run_id, owner.scope)
+        found = await self.runtime.services.database.read(reads.run_of, run_id, owner.scope)
         if found is None or found[0].status not in BUSY:
             raise ScriptError(f"the run had ended before it was steered by {said!r:.80}")
         turn = agents_turn(
@@ -60,15 +60,15 @@ class Runs:
             raise ScriptError(f"the run had ended before it was steered by {said!r:.80}")
 
     async def cancel(self, run_id: RunId) -> None:
-        stage = self.stage
-        cancelled = await stage.services.database.write(cancel_run, run_id, self._owners[run_id].scope, at=now_ms())
+        runtime = self.runtime
+        cancelled = await runtime.services.database.write(cancel_run, run_id, self._owners[run_id].scope, at=now_ms())
         if cancelled.ending is not None:
-            stage.services.closer.close(cancelled.ending)
-        await stage.crew.tell_cancel(run_id)
+            runtime.services.closer.close(cancelled.ending)
+        await runtime.fleet.tell_cancel(run_id)
 
     async def look(self, invocation_id: InvocationId) -> RunResult:
         """An invocation as it is now."""
-        database, scope = self.stage.services.database, self.started[invocation_id].scope
+        database, scope = self.runtime.services.database, self.started[invocation_id].scope
         found = await database.read(reads.invocation_of, invocation_id, scope)
         assert found is not None, "it was accepted"
         invocation, run = found
@@ -76,7 +76,7 @@ class Runs:
             run=run,
             invocation=invocation,
             rows=await database.read(turns.load_messages, run.id),
-            stored_frames=await self.stage.frames.read(invocation.stream_id, 0, FRAMES_MAX),
+            stored_frames=await self.runtime.frames.read(invocation.stream_id, 0, FRAMES_MAX),
         )
 
 
@@ -103,7 +103,7 @@ class StartedRun:
 
     async def frames(self) -> AsyncIterator[SeenFrame]:
         """What a reader of it gets, as it comes, up to the terminal frame."""
-        async for frame in self._runs.stage.follow(self.stream_id):
+        async for frame in self._runs.runtime.follow(self.stream_id):
             yield seen(frame)
 
     async def until(self, event: str) -> SeenFrame:
@@ -124,6 +124,6 @@ class StartedRun:
             TimeoutError: it has not ended in time.
             ScriptError: the model's script ended first.
         """
-        async for _ in self._runs.stage.follow(self.stream_id):
+        async for _ in self._runs.runtime.follow(self.stream_id):
             pass
         return await self._runs.look(self.invocation_id)

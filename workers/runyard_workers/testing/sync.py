@@ -7,7 +7,7 @@ from runyard.authoring.functions import Function
 from runyard_workers.testing.harness import Controls, Harness
 from runyard_workers.testing.results import RunResult, SeenFrame
 from runyard_workers.testing.runs import StartedRun
-from runyard_workers.testing.stage import next_of
+from runyard_workers.testing.runtime import next_of
 from runyard_workers.testing.turns import CallOptions, Input, RunOptions
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class SyncRun:
 
 class SyncHarness(Controls):
     def __init__(self, harness: Harness, until: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
-        super().__init__(harness.stage, harness.runs)
+        super().__init__(harness.runtime, harness.runs)
         self._harness = harness
         self._wait = Wait(until)
 

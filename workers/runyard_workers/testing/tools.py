@@ -1,4 +1,4 @@
-"""Tools as a harness runs them: the author's own, with a note of each execution and a moment before and behind it."""
+"""Tools as a harness runs them: the author's own, with a record of each execution and a moment before and after it."""
 
 import asyncio
 import concurrent.futures
@@ -38,8 +38,8 @@ class Watch:
     loop: asyncio.AbstractEventLoop
     executions: list[ToolExecution] = field(default_factory=list)
 
-    def over(self, tool: T) -> T:
-        """The same tool, with a note of each execution, and a moment before and after it."""
+    def wrap(self, tool: T) -> T:
+        """The same tool, with a record of each execution and a moment before and after it."""
         handler = self._async_handler(tool) if tool.is_async else self._sync_handler(tool)
         return replace(tool, handler=handler, context_parameter=CONTEXT)
 
@@ -84,7 +84,7 @@ class Watch:
         return tool.handler(**arguments)
 
     def _reached(self, when: When, tool: str) -> None:
-        """Say, from a tool's thread, that a moment has come, and wait for what the test planned for it."""
+        """Report, from a tool's thread, that a moment has come, and wait until what the test planned for it is done."""
         try:
             asyncio.run_coroutine_threadsafe(self.moments.reached(when, tool), self.loop).result()
         except concurrent.futures.CancelledError:

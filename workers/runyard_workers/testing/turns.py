@@ -1,4 +1,4 @@
-"""What a test asks for, as a call that a gateway would accept."""
+"""Makes of a test's call the turn that a gateway would accept."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace

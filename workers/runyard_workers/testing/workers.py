@@ -1,4 +1,4 @@
-"""A worker of a harness, and whose run a task or a thread works on."""
+"""A worker of a harness; and the worker and the run to which a task or a thread belongs."""
 
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from runyard_workers.slots import SlotPool
 
 @dataclass(kw_only=True, eq=False)
 class Worker:
-    """What a worker process has for itself; the rest all workers of a harness share."""
+    """What each worker has for itself. All workers of a harness share the rest (`Services`)."""
 
     id: WorkerId
     runner: Runner
@@ -20,7 +20,7 @@ class Worker:
     is_dead: bool = False
 
     def start(self, claim: Claim) -> None:
-        """Execute a claimed run. All tasks and threads that come of it know whose they are."""
+        """Execute a claimed run. Its tasks and threads know that they belong to this worker and run."""
         assert self.slots.reserve(0), "a harness has slots for all runs of a test"
         copy_context().run(self._start, claim)
 
@@ -41,5 +41,5 @@ def current_run() -> RunId:
 
 
 def is_current() -> bool:
-    """Whether a run's own code asks: a tool, or the model's script."""
+    """Whether the caller is a run's own code: a tool, or the model's script."""
     return _current.get(None) is not None

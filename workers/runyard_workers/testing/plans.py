@@ -5,32 +5,32 @@ import inspect
 from collections.abc import Callable
 
 from runyard.authoring.tools import Tool
-from runyard_workers.testing.crew import Crew
 from runyard_workers.testing.errors import WorkerCrashed
+from runyard_workers.testing.fleet import Fleet
 from runyard_workers.testing.moments import Act, Moment, When
 from runyard_workers.testing.runs import Runs
 from runyard_workers.testing.turns import Input
 from runyard_workers.testing.workers import current_run, is_current
 
 
-class Happening:
-    """Each happens once. A moment that never comes fails the test, when its harness is left."""
+class Plan:
+    """A moment, and one of these methods to say what happens then, once. A moment that never comes fails the test."""
 
     def __init__(self, runs: Runs, moment: Moment) -> None:
         self._runs = runs
         self._moment = moment
 
     def crash(self) -> None:
-        """The worker dies, and another one takes its runs over."""
+        """The worker dies. Another one takes its runs over."""
 
         async def act() -> None:
-            crash_here(self._runs.stage.crew)
+            crash_here(self._runs.runtime.fleet)
 
         self._plan("crash()", act)
 
     def hand_over(self) -> None:
-        """The worker is told to leave, as in a deploy: another one goes on from the next boundary."""
-        self._plan("hand_over()", self._runs.stage.crew.hand_over)
+        """The worker stops as in a deploy: another one goes on from the run's next boundary."""
+        self._plan("hand_over()", self._runs.runtime.fleet.hand_over)
 
     def cancel(self) -> None:
         """A person stops the run."""
@@ -50,7 +50,7 @@ class Happening:
         self._plan(f"steer({said!r:.60})", act)
 
     def does(self, act: Callable[[], object]) -> None:
-        """The test's own function runs, sync or async. What it raises is what the test fails with."""
+        """The test's own function runs, sync or async. If it raises, the test fails with that exception."""
 
         async def guarded() -> None:
             try:
@@ -58,13 +58,13 @@ class Happening:
                 if inspect.isawaitable(done):
                     await done
             except Exception as error:
-                self._runs.stage.crew.fail(error)
+                self._runs.runtime.fleet.fail(error)
                 raise WorkerCrashed from error
 
         self._plan(f"does({getattr(act, '__name__', act)!s:.60})", guarded)
 
     def _plan(self, name: str, act: Act) -> None:
-        self._runs.stage.moments.plan(self._moment, name, act)
+        self._runs.runtime.moments.plan(self._moment, name, act)
 
 
 def moment_of(when: When, tool: str | Tool | None, step: int | None, nth: int) -> Moment:
@@ -79,19 +79,19 @@ def moment_of(when: When, tool: str | Tool | None, step: int | None, nth: int) -
     return Moment(when=when, subject=tool if isinstance(tool, str) else tool.name, nth=nth)
 
 
-def crash_here(crew: Crew) -> None:
-    """Let a worker die: that of the code that asks for it, else the newest.
+def crash_here(fleet: Fleet) -> None:
+    """Kill the worker whose code calls this, or else the newest one.
 
     Raises:
-        WorkerCrashed: a worker's own code asked for it.
+        WorkerCrashed: a worker's own code called this.
     """
 
     async def on_loop() -> None:
-        crew.crash()
+        fleet.crash()
 
-    if crew.is_elsewhere():
-        asyncio.run_coroutine_threadsafe(on_loop(), crew.loop).result()
+    if fleet.is_elsewhere():
+        asyncio.run_coroutine_threadsafe(on_loop(), fleet.loop).result()
     else:
-        crew.crash()
+        fleet.crash()
     if is_current():
         raise WorkerCrashed

@@ -17,8 +17,8 @@ Target = Agent | Function | str | Path
 T = TypeVar("T", bound=Tool)
 
 
-class Over(Protocol):
-    """A function that replaces a tool by another one, as to watch its calls."""
+class Wrap(Protocol):
+    """A function that wraps a tool in another one, for example to record its calls."""
 
     def __call__(self, tool: T, /) -> T: ...
 
@@ -28,23 +28,23 @@ VERSION = "test"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cast:
-    """`agent`: the agent of a run that names none; None: every run has to name one."""
+class LoadedTarget:
+    """`agent`: the agent of a call that names none; None: every call has to name one."""
 
     catalog: Catalog
     agent: str | None
 
-    def watched(self, over: Over) -> Catalog:
-        """The catalog with every tool and function put through `over`."""
+    def watched(self, wrap: Wrap) -> Catalog:
+        """The catalog with every tool and function wrapped."""
         agents = {
-            name: replace(it, agent=replace(it.agent, tools=tuple(over(tool) for tool in it.agent.tools)))
+            name: replace(it, agent=replace(it.agent, tools=tuple(wrap(tool) for tool in it.agent.tools)))
             for name, it in self.catalog.agents.items()
         }
-        functions = {name: replace(it, function=over(it.function)) for name, it in self.catalog.functions.items()}
+        functions = {name: replace(it, function=wrap(it.function)) for name, it in self.catalog.functions.items()}
         return replace(self.catalog, agents=agents, functions=functions)
 
 
-def cast_of(target: Target, *, name: str) -> Cast:
+def load_target(target: Target, *, name: str) -> LoadedTarget:
     """`name`: what an agent that is given as an object is called.
 
     Raises:
@@ -54,7 +54,7 @@ def cast_of(target: Target, *, name: str) -> Cast:
         case Agent():
             return _of_agent(target, name)
         case Function():
-            return Cast(catalog=_catalog(functions=[target]), agent=None)
+            return LoadedTarget(catalog=_catalog(functions=[target]), agent=None)
         case str() | Path() if Path(target).is_dir():
             return _of_folder(Path(target))
         case str() | Path():
@@ -75,14 +75,14 @@ def load(path: str | Path) -> ModuleType:
     return import_file(Path(path).stem)
 
 
-def _of_agent(agent: Agent, name: str) -> Cast:
+def _of_agent(agent: Agent, name: str) -> LoadedTarget:
     if AGENT_NAME.fullmatch(name) is None:
         raise ValueError(f"an agent's name is made of a to z, 0 to 9 and '_', a letter first: not {name!r}")
     loaded = LoadedAgent(
         name=name, agent=agent, version=VERSION, manifest=agent.manifest(name), path=Path(f"{name}.py")
     )
     functions = [tool for tool in agent.tools if isinstance(tool, Function)]
-    return Cast(catalog=replace(_catalog(functions=functions), agents={name: loaded}), agent=name)
+    return LoadedTarget(catalog=replace(_catalog(functions=functions), agents={name: loaded}), agent=name)
 
 
 def _catalog(*, functions: list[Function]) -> Catalog:
@@ -95,14 +95,14 @@ def _catalog(*, functions: list[Function]) -> Catalog:
     return Catalog(agents={}, functions={it.name: it for it in loaded}, problems=(), lifespans=())
 
 
-def _of_folder(folder: Path) -> Cast:
+def _of_folder(folder: Path) -> LoadedTarget:
     catalog = _loaded(folder.resolve())
     for problem in catalog.problems:
         raise StartError("\n".join(filter(None, (problem.summary, problem.traceback_text))))
-    return Cast(catalog=catalog, agent=next(iter(catalog.agents)) if len(catalog.agents) == 1 else None)
+    return LoadedTarget(catalog=catalog, agent=next(iter(catalog.agents)) if len(catalog.agents) == 1 else None)
 
 
-def _of_file(path: Path) -> Cast:
+def _of_file(path: Path) -> LoadedTarget:
     path = path.resolve()
     if not path.is_file():
         raise StartError(f"there is no file {path}")
@@ -110,7 +110,7 @@ def _of_file(path: Path) -> Cast:
     for problem in catalog.problems:
         if problem.path == path:
             raise StartError("\n".join(filter(None, (problem.summary, problem.traceback_text))))
-    return Cast(catalog=catalog, agent=path.stem if path.stem in catalog.agents else None)
+    return LoadedTarget(catalog=catalog, agent=path.stem if path.stem in catalog.agents else None)
 
 
 _last: tuple[Path, Catalog] | None = None

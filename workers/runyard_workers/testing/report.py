@@ -1,4 +1,4 @@
-"""What happened, for whoever reads why a test has failed."""
+"""A report of what happened, which pytest shows with a test that failed."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from runyard_workers.testing.results import RunResult
 LINE_MAX = 240
 
 
-def story(results: Sequence[RunResult]) -> str:
+def report(results: Sequence[RunResult]) -> str:
     """The transcript of each invocation, one line a block."""
     return "\n".join(line for result in results for line in _lines(result))
 

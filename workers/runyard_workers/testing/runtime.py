@@ -1,4 +1,4 @@
-"""All that a harness is made of: the parts of a worker, on a database and a frame store of its own."""
+"""What a harness runs on: the parts of a worker, with a database and a frame store of their own."""
 
 import asyncio
 import contextlib
@@ -19,12 +19,12 @@ from runyard_workers.frame_server import FrameServer
 from runyard_workers.liveness import Liveness
 from runyard_workers.retries import RetryPolicy
 from runyard_workers.services import Services
-from runyard_workers.testing.cast import Cast
-from runyard_workers.testing.crew import Crew
+from runyard_workers.testing.fleet import Fleet
 from runyard_workers.testing.model import Playback, ScriptedModel
 from runyard_workers.testing.moments import Moments
 from runyard_workers.testing.private_database import private_database
 from runyard_workers.testing.rooms import RecordedRooms
+from runyard_workers.testing.targets import LoadedTarget
 from runyard_workers.testing.tools import Watch
 from runyard_workers.threads import ToolThreads
 
@@ -40,10 +40,10 @@ that needs it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
-    """How to open a harness. `lifespans` are opened; without them the folder's, unless `resources` are given."""
+class Setup:
+    """How to open a runtime. Without `lifespans` it opens the folder's, unless `resources` are given."""
 
-    cast: Cast
+    target: LoadedTarget
     resources: Mapping[str, Any] | None
     lifespans: Sequence[Lifespan] | None
     timeout_s: float
@@ -52,15 +52,15 @@ class Setting:
     def opens(self) -> Sequence[Lifespan]:
         if self.lifespans is not None:
             return self.lifespans
-        return self.cast.catalog.lifespans if self.resources is None else ()
+        return self.target.catalog.lifespans if self.resources is None else ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
-    cast: Cast
+class Runtime:
+    target: LoadedTarget
     services: Services
     frames: MemoryFrames
-    crew: Crew
+    fleet: Fleet
     moments: Moments
     model: ScriptedModel
     watch: Watch
@@ -69,10 +69,10 @@ class Stage:
 
     def check(self) -> None:
         """Raises:
-        ScriptError: not everything happened that the test has planned.
+        ScriptError: something that the test planned has not happened.
         """
-        if self.crew.fault.done():
-            raise self.crew.fault.result()
+        if self.fleet.fault.done():
+            raise self.fleet.fault.result()
         self.moments.check()
         self.model.check()
 
@@ -81,9 +81,9 @@ class Stage:
 
         Raises:
             TimeoutError: it did not come in time.
-            ScriptError: nothing comes any more, since the test itself is wrong.
+            ScriptError: the test itself is wrong, so nothing more will come.
         """
-        now, fault = asyncio.get_running_loop().time, self.crew.fault
+        now, fault = asyncio.get_running_loop().time, self.fleet.fault
         give_up_at = now() + self.timeout_s
         frames = self.frames.follow(stream_id)
         while True:
@@ -109,8 +109,8 @@ async def next_of(items: AsyncIterator[T]) -> T | None:
 
 
 @contextlib.asynccontextmanager
-async def opened(setting: Setting) -> AsyncIterator[Stage]:
-    """Opens the parts, and closes them in the opposite order; what runs then is dropped."""
+async def opened(setup: Setup) -> AsyncIterator[Runtime]:
+    """Open the parts, and close them in the opposite order. Runs that have not ended are dropped."""
     async with contextlib.AsyncExitStack() as stack:
         loop = asyncio.get_running_loop()
         if loop.get_task_factory() is None:
@@ -122,12 +122,12 @@ async def opened(setting: Setting) -> AsyncIterator[Stage]:
         watch = Watch(moments=moments, loop=loop)
         liveness = Liveness()
         liveness.seen(math.inf)  # nobody misses its beat, however long a person debugs
-        opened_resources = await stack.enter_async_context(open_resources(setting.opens))
+        opened_resources = await stack.enter_async_context(open_resources(setup.opens))
         frame_server = FrameServer(frames)
         await frame_server.ask()
 
         def fail(error: Exception) -> None:
-            crew.fail(error)
+            fleet.fail(error)
 
         services = Services(
             database=database,
@@ -137,27 +137,27 @@ async def opened(setting: Setting) -> AsyncIterator[Stage]:
             providers=Playback(model, moments, fail),
             threads=THREADS,
             liveness=liveness,
-            catalog=setting.cast.watched(watch.over),
-            resources={**opened_resources, **(setting.resources or {})},
+            catalog=setup.target.watched(watch.wrap),
+            resources={**opened_resources, **(setup.resources or {})},
             default_model=None,
             frame_server=frame_server,
             retries=NO_WAITS,
         )
         tasks = [loop.create_task(services.flusher.run()), loop.create_task(services.closer.run())]
         stack.push_async_callback(_end, tasks)
-        crew = Crew(services)
-        stack.push_async_callback(crew.close)
-        await crew.hire()
-        yield Stage(
-            cast=setting.cast,
+        fleet = Fleet(services)
+        stack.push_async_callback(fleet.close)
+        await fleet.start_worker()
+        yield Runtime(
+            target=setup.target,
             services=services,
             frames=frames,
-            crew=crew,
+            fleet=fleet,
             moments=moments,
             model=model,
             watch=watch,
             rooms=rooms,
-            timeout_s=setting.timeout_s,
+            timeout_s=setup.timeout_s,
         )
 
 

@@ -1,6 +1,4 @@
-"""The workers of a harness, one after the other. The newest takes everything that is queued, including what an earlier
-one left.
-"""
+"""The workers of a harness. The newest one takes every queued run, including those that an earlier one left."""
 
 import asyncio
 import math
@@ -25,10 +23,10 @@ SLOTS = 1_000
 """The slots of each worker: enough that no run of a test waits for one."""
 
 
-class Crew:
-    """The workers. A death is noticed at once, where a fleet takes seconds; what follows is the same as in a fleet.
+class Fleet:
+    """A worker's death is noticed at once, which takes seconds in production. What follows is the same.
 
-    `fault`: set to the reason when nothing can go on because the test itself is wrong.
+    `fault`: set when the test itself is wrong and nothing can go on; its result is the error to raise.
     """
 
     def __init__(self, services: Services) -> None:
@@ -42,14 +40,14 @@ class Crew:
         self.fault: asyncio.Future[BaseException] = self.loop.create_future()
 
     def is_elsewhere(self) -> bool:
-        """Whether the calling thread is not the one whose event loop runs, or may run, the workers."""
+        """Whether this is another thread than that of the workers' event loop."""
         try:
             return asyncio.get_running_loop() is not self.loop
         except RuntimeError:
             return self.loop.is_running()
 
-    async def hire(self) -> None:
-        """Start a new worker, which takes everything that is queued from now on."""
+    async def start_worker(self) -> None:
+        """Start a new worker, which takes the queued runs from now on."""
         slots = SlotPool(SLOTS)
         slots.open()
         worker = Worker(id=new_worker_id(), slots=slots, runner=Runner(self._services, slots, self))
@@ -65,7 +63,7 @@ class Crew:
             self._workers.append(worker)
 
     def wake(self) -> None:
-        """Look for queued runs, since there may be some."""
+        """Claim what is queued, if anything is."""
         self._do(self._claim_all())
 
     def wake_all(self, runs: Iterable[GivenBack]) -> None:  # noqa: ARG002 - who looks finds them
@@ -78,7 +76,7 @@ class Crew:
             await worker.runner.cancel_if_asked(run_id)
 
     def crash(self) -> None:
-        """Kill the worker whose code calls this, else the newest; another one takes its runs over."""
+        """Kill the worker whose code calls this, or else the newest one. Another worker takes its runs over."""
         worker = self._here()
         if not worker.is_dead:
             worker.is_dead = True
@@ -86,13 +84,13 @@ class Crew:
             self._do(self._take_over(worker))
 
     async def hand_over(self) -> None:
-        """Make the worker whose code calls this, else the newest, leave as on SIGTERM: another one goes on with its
-        runs, each from its next boundary.
+        """Stop the worker whose code calls this, or else the newest one, as SIGTERM does: another worker goes on with
+        each of its runs from the run's next boundary.
         """
         worker = self._here()
         if not (worker.is_leaving or worker.is_dead):
             worker.is_leaving = True
-            await self.hire()
+            await self.start_worker()
             self._do(self._leave(worker))
 
     def fail(self, error: BaseException) -> None:
@@ -138,7 +136,7 @@ class Crew:
 
     async def _take_over(self, dead: Worker) -> None:
         await dead.runner.left()
-        await self.hire()
+        await self.start_worker()
         await self._services.database.write(_sync, deaths.bury, dead.id, 0)
         self.wake()
 
