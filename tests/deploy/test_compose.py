@@ -61,6 +61,17 @@ def test_metrics_are_where_the_guide_says(role: str) -> None:
     assert f"Metrics are at port {port} of both roles" in (ROOT / "docs/deploy.md").read_text()
 
 
+def test_a_worker_is_healthy_when_it_can_work(rendered) -> None:
+    """So `docker compose up --wait` returns when calls have a worker. That it shows its metrics no earlier,
+    `tests/integration/test_worker_starts.py` holds.
+    """
+    worker, check = SERVICES["worker"], SERVICES["worker"]["healthcheck"]
+    assert f"127.0.0.1:{worker['environment']['RUNYARD_METRICS_PORT']}/metrics" in check["test"][-1]
+    (container,) = find(rendered["prod"], "Deployment", "runyard-worker")["spec"]["template"]["spec"]["containers"]
+    probe = container["startupProbe"]
+    assert seconds(check["start_period"]) == probe["periodSeconds"] * probe["failureThreshold"]
+
+
 def test_volumes_are_declared() -> None:
     used = {volume.partition(":")[0] for service in SERVICES.values() for volume in _named(service)}
     assert used == set(WRITTEN["volumes"])
