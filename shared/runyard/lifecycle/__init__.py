@@ -1,1 +1,1 @@
-"""How invocations begin and end, whoever ends them: a worker at a boundary, or a gateway where no worker runs them."""
+"""How invocations begin and end. A worker ends one at a boundary; a gateway ends one that no worker runs."""

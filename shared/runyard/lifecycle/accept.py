@@ -31,7 +31,7 @@ _call_of_key = Scoped(
 
 
 async def commit_turn(database: Database, turn: NewTurn) -> Accepted:
-    """`accept_turn`, committed. What creates a run, and can create it whatever is stored, is one statement.
+    """Run `accept_turn` and commit it. A call that depends on nothing stored creates its run in one statement.
 
     Raises:
         CommitUnknown, StoreUnavailable: see `Database.write`.
@@ -45,19 +45,20 @@ async def commit_turn(database: Database, turn: NewTurn) -> Accepted:
 async def accept_turn(connection: AsyncConnection, turn: NewTurn) -> Accepted:
     """Create a run, or continue or steer the one that `continues` or `session_id` names.
 
-    A run in progress is steered. With `if_busy` "reject" the call is refused instead; with "cancel" what runs is
-    stopped, and this call takes its place. Input for a run that is being stopped goes into the turn after that.
+    A run in progress is steered. With `if_busy` "reject" the call is refused instead. With "cancel" the current
+    invocation is stopped, and this call takes its place. Input for a run that is being stopped waits for the turn that
+    comes after.
 
     After a commit of unknown outcome, accept the same turn again: this waits until the first transaction has ended,
-    finds what it committed, and accepts the turn only if it committed nothing.
+    and accepts the turn only if that one committed nothing.
 
     Raises:
         RunNotFound: `continues` names no run of this caller, or the run of the earlier call with this key is gone.
         AgentMismatch: the run belongs to another agent.
         RunBusy: an invocation is in progress, and `if_busy` is "reject".
         InputQueueFull: too much steering is waiting already.
-        InvalidArgs: the history does not fit behind the transcript.
-        IdempotencyMismatch: the call's key belongs to an earlier one that said something else.
+        InvalidArgs: the history cannot follow the transcript.
+        IdempotencyMismatch: an earlier call with another content used the key.
     """
     if turn.call_key is None:
         return await _accept(connection, turn)
@@ -182,7 +183,7 @@ def _replaced_already(run: Run) -> RunBusy:
 
 
 async def _accepted_before(connection: AsyncConnection, run: Run, turn: NewTurn) -> Accepted | None:
-    """What an earlier try, whose outcome was unknown, committed; None: nothing."""
+    """What an earlier try of unknown outcome has committed; None: nothing."""
     statement = sa.select(agent_inputs.c.invocation_id).where(agent_inputs.c.id == turn.input_id)
     invocation_id = (await connection.execute(statement)).scalar_one_or_none()
     if invocation_id is None:
@@ -195,7 +196,7 @@ async def _accepted_before(connection: AsyncConnection, run: Run, turn: NewTurn)
 
 
 async def _run_to_continue(connection: AsyncConnection, turn: NewTurn) -> Run | None:
-    """The run, locked; None: this call created it, with its invocation and its input."""
+    """Lock the run to continue. None: there was none, and this call has created it, with its invocation and input."""
     if turn.continues is not None:
         run = await lock_owned(connection, turn.continues, turn.scope)
         if run is None:
@@ -207,8 +208,8 @@ async def _run_to_continue(connection: AsyncConnection, turn: NewTurn) -> Run | 
             return run
     if await create_run(connection, turn):
         return None
-    # Another call created the session between the two statements, or an earlier try the run: the insert has awaited
-    # its commit.
+    # Between the two statements another call created the session, or an earlier try created the run. The insert waited
+    # for that commit.
     if turn.session_id is None:
         run = await lock_owned(connection, turn.run_id, Scope.of_user(turn.tenant_id, turn.user_id))
     else:

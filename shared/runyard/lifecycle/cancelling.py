@@ -1,4 +1,6 @@
-"""Cancelling: a run that no worker runs settles at once, one that runs is asked to, one that is settled stays so."""
+"""Cancelling a run. One that no worker runs is settled at once; a running one is asked to stop; a settled one keeps its
+status.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,10 +28,11 @@ from runyard.runs import RunEvent, RunStatus, after
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cancelled:
-    """`run`: as the cancel found it; `invocation_id`: what the cancel was for, None of a run that has had none.
+    """What a cancel found and did.
 
-    `status`: of the run afterwards; of an invocation that was settled before, its own. `dropped`: inputs that nobody
-    will read. `ending`: of the invocation that ended here; its stream is owed by whoever called.
+    `run`: as the cancel found it. `invocation_id`: the invocation that was to be cancelled; None: the run has had none.
+    `status`: the run's status afterwards, or that of an invocation that had ended before. `dropped`: inputs that no
+    turn will read. `ending`: the end of an invocation that was settled here; the caller has to close its stream.
     """
 
     run: Run
@@ -42,11 +45,11 @@ class Cancelled:
 async def cancel_run(
     connection: AsyncConnection, run_id: str, scope: Scope, *, invocation_id: str | None = None, at: int
 ) -> Cancelled:
-    """One transaction. A cancel is bound to one invocation, that which its caller names, or else the run's newest: a
-    later one is not touched by it, not even one that waits already to take its place.
+    """Cancel one invocation: the one that the caller names, or else the run's newest. Later ones are not affected, not
+    even one that already waits to take its place.
 
     Raises:
-        RunNotFound: the run is unknown, or not this caller's; or it has no such invocation.
+        RunNotFound: the run is unknown or not this caller's, or it has no such invocation.
     """
     run = await lock_owned(connection, run_id, scope)
     if run is None:
@@ -94,10 +97,10 @@ async def _cancel_other(connection: AsyncConnection, run: Run, invocation_id: st
 
 
 async def cancel_given_back(connection: AsyncConnection, run_id: RunId, *, at: int) -> Cancelled | None:
-    """Settle a run that is to stop and has no worker any more, which left or died: queued, it would wait for its turn
-    to be stopped.
+    """Settle a run that was asked to stop and whose worker has left or died. In the queue it would have to wait for a
+    worker only to be stopped.
 
-    None: somebody else has it, or nobody asks any more.
+    None: the run is not queued any more, or is not to stop any more.
     """
     locked = sa.select(agent_runs).where(agent_runs.c.id == run_id).with_for_update()
     row = (await connection.execute(locked)).one_or_none()
@@ -109,8 +112,8 @@ async def cancel_given_back(connection: AsyncConnection, run_id: RunId, *, at: i
 async def settle_queued(connection: AsyncConnection, run: Run, *, at: int) -> Cancelled:
     """Settle a queued run as cancelled; the run lock is held.
 
-    What waits for it is kept in the transcript, and what earlier calls left unanswered; calls that a worker left open
-    are answered. A call that was to take the place of this one is next.
+    Its waiting inputs and those that earlier calls left unanswered are kept in the transcript. Tool calls that a worker
+    left open are answered. If another call waits to take this one's place, the run is queued for that call.
     """
     invocation = await turns.load_invocation(connection, run.newest_invocation)
     rows = await turns.load_messages(connection, run.id)
@@ -152,8 +155,8 @@ async def _settle(
     last_frame: int,
     at: int,
 ) -> Ending:
-    """End an invocation that no worker has, as cancelled. `rows`: the transcript that it leaves, with what this
-    transaction `appended`.
+    """Settle an invocation that no worker runs, as cancelled. `rows`: the whole transcript; `appended`: those of its
+    rows that this transaction has added.
     """
     settlement = settling.cancelled(run, invocation, Totals.stored(run, invocation), rows, last_frame=last_frame)
     values = {
@@ -174,7 +177,7 @@ async def _open_calls(
     connection: AsyncConnection, run: Run, invocation: Invocation, rows: Sequence[Message]
 ) -> list[Block]:
     if invocation.started_at is None:
-        return []  # what an earlier invocation left open is answered where the next request is built
+        return []  # calls that an earlier invocation left open are answered when the next request is built
     ledger = await turns.load_calls(connection, run.id, rows[-1].seq)
     return settling.open_calls(rows, ledger, not_started=CANCELLED)
 

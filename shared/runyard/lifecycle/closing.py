@@ -1,4 +1,4 @@
-"""Closing the stream of a settled invocation, even if Redis no longer has all that its readers have seen."""
+"""Closing the stream of a settled invocation, even if Redis has lost frames that readers have seen."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,7 +14,7 @@ log = structlog.get_logger()
 
 
 class Frames(Protocol):
-    """`runyard.streams.store.FrameStore`, as far as whoever closes streams needs it."""
+    """The part of `runyard.streams.store.FrameStore` that closing a stream needs."""
 
     async def apply(self, ops: Sequence[Op]) -> list[Answer]: ...
 
@@ -28,8 +28,8 @@ class Frames(Protocol):
 def is_in_doubt(ending: Ending, server_run_id: str) -> bool:
     """Whether Redis (`Frames.server_run_id`) restarted since the invocation began.
 
-    Then frames that no row accounts for may be lost although readers have their numbers, which the closing frames must
-    not reuse. (A worker that wrote the stream to its end knows what arrived and need not ask.)
+    Then frames that belong to no row may be lost. Readers may have seen their numbers, so the closing frames must not
+    use those again. (A worker that wrote the stream to its end knows what arrived and need not ask.)
     """
     return ending.redis_run_id is not None and server_run_id != ending.redis_run_id
 
@@ -40,8 +40,9 @@ def last_before(answer: Answer, ending: Ending) -> int:
 
 
 async def close_anew(database: Database, store: Frames, ending: Ending, *, stored_last: int = 0) -> None:
-    """Give readers the committed text again, under new numbers, then the end. `stored_last`: the highest number in
-    Redis.
+    """Reset the stream: the committed text under new numbers, then the closing frames.
+
+    `stored_last`: the highest number in Redis.
 
     Raises:
         StoreUnavailable: Redis or the database does not answer.

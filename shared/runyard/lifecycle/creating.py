@@ -1,4 +1,4 @@
-"""A run's first row: queued with its first turn, or idle, perhaps with a history that its creator brought along."""
+"""Creating a run: queued with its first turn, or idle and perhaps with a history from elsewhere."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,10 +46,10 @@ _lock_session_run = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewRun:
-    """A run that is created without a call on it: it stays idle until it gets one.
+    """A run that is created without a call on it. It stays idle until it gets one.
 
-    Its text is clean (`runyard.text`). Whoever creates it makes its id, so that after a commit of unknown outcome the
-    same run can be created again.
+    Its text is clean (`runyard.text`). The gateway makes its id, so that it can create the same run again after a
+    commit of unknown outcome.
     """
 
     run_id: RunId
@@ -67,17 +67,17 @@ class NewRun:
 
 
 async def create_idle_run(connection: AsyncConnection, new: NewRun) -> tuple[Run, bool]:
-    """The run, and whether this call created it: where the session has a run already, that run is returned unchanged.
+    """Returns the run, and whether this call created it. A run that the session already has is returned unchanged.
 
     Raises:
-        InvalidArgs: the history could not be sent to a model, or the session has a run, with a history of its own.
+        InvalidArgs: the history could not be sent to a model, or the session already has a run with its own history.
     """
     check_history(new.history)
     inserted = await write_together(connection, (NEW_RUN, new_run(new, invocation_id=None)))
     run = await lock_owned(connection, new.run_id, Scope.of_user(new.tenant_id, new.user_id))
     if run is None:
         run = await lock_session(connection, new)
-        assert run is not None, "it stood in the way of the insert"
+        assert run is not None, "the insert was refused because it exists"
         if new.history:
             raise InvalidArgs(
                 f"the session has a run already, {run.id}: append to it", fields=["messages", "sessionId"], runId=run.id
@@ -115,7 +115,7 @@ def new_run(new: NewRun | NewTurn, *, invocation_id: InvocationId | None) -> dic
 
 
 async def lock_session(connection: AsyncConnection, new: NewRun | NewTurn) -> Run | None:
-    """The run that this user's session with this agent has, locked; None: it has none."""
+    """Lock the run of this user's session with this agent. None: the session has no run."""
     assert new.session_id is not None
     session = {"tenant": new.tenant_id, "of_agent": new.agent, "user": new.user_id, "session": new.session_id}
     row = (await connection.execute(_lock_session_run, session)).one_or_none()

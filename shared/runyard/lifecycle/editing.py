@@ -28,7 +28,7 @@ _transcript = (
 async def describe_run(
     connection: AsyncConnection, run_id: str, scope: Scope, *, values: dict[str, Any], at: int
 ) -> Run:
-    """Change `title` or `metadata`: those that `values` has.
+    """Set the `title` or the `metadata`, or both, as given in `values`.
 
     Raises:
         RunNotFound: unknown, or not this caller's.
@@ -45,7 +45,7 @@ async def append_messages(
     Raises:
         RunNotFound: unknown, or not this caller's.
         RunBusy: an invocation is in progress.
-        InvalidArgs: the messages do not fit behind the transcript.
+        InvalidArgs: the messages cannot follow the transcript.
     """
     run = await _editable(connection, run_id, scope)
     await check_fits(connection, run, messages)
@@ -62,7 +62,7 @@ async def append_messages(
 
 async def clear_messages(connection: AsyncConnection, run_id: str, scope: Scope, *, at: int) -> list[str]:
     """Delete the transcript with its inputs, calls and invocations. The run keeps its id, session, title and costs.
-    Returns the ids of streams that belong to nobody now.
+    Returns the ids of its streams, which can be deleted.
 
     Raises:
         RunNotFound: unknown, or not this caller's.
@@ -76,7 +76,7 @@ async def clear_messages(connection: AsyncConnection, run_id: str, scope: Scope,
 
 
 async def erase_run(connection: AsyncConnection, run_id: str, scope: Scope, *, at: int) -> list[str]:
-    """Delete the run and all that belongs to it. Returns the ids of streams that belong to nobody now.
+    """Delete the run and all that belongs to it. Returns the ids of its streams, which can be deleted.
 
     Raises:
         RunNotFound: unknown, or not this caller's.
@@ -87,13 +87,13 @@ async def erase_run(connection: AsyncConnection, run_id: str, scope: Scope, *, a
 
 
 async def check_fits(connection: AsyncConnection, run: Run, messages: Sequence[HistoryMessage]) -> None:
-    """Raises `InvalidArgs` for messages that cannot follow the transcript; the run lock is held."""
+    """Raises `InvalidArgs` for messages that cannot follow the transcript. The caller holds the run lock."""
     rows = await connection.execute(_transcript, {"run": run.id})
     check_history(messages, behind=[HistoryMessage(role=row.role, content=row.content) for row in rows])
 
 
 async def store_history(connection: AsyncConnection, run: Run, messages: Sequence[HistoryMessage], *, at: int) -> Run:
-    """Append messages, checked before, that belong to no invocation; the run lock is held."""
+    """Append messages that belong to no invocation and were checked before. The caller holds the run lock."""
     if not messages:
         return run
     rows = [

@@ -20,11 +20,10 @@ WITHDRAW_ALL = event_payload(FrameEvent.REWIND, {"toSeq": 0, "length": 0})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """An invocation as it was settled. `text`: the answer text in its rows. `appended`: the rows that its settlement
-    appended, which no frame has announced yet.
+    """A settled invocation, as far as the end of its stream needs it.
 
-
-    `redis_run_id`: the Redis process that its frames were written to; None: it had not begun.
+    `text`: the answer text in its rows. `appended`: the rows that its settlement added, which no frame has announced
+    yet. `redis_run_id`: the Redis process to which its frames were written; None: no worker had begun it.
     """
 
     run_id: RunId
@@ -39,15 +38,15 @@ class Ending:
     text: str
 
     def frames(self) -> list[Payload]:
-        """What ends the stream, whatever is there before."""
+        """The frames that close the stream."""
         return [
             *(event_payload(FrameEvent.MESSAGE, {"seq": row.seq, "role": row.role}) for row in self.appended),
             terminal_payload(result=self.result, error=self.error, request_id=self.request_id),
         ]
 
     def close(self, *, base: int = 0) -> Close:
-        """The operation that closes the stream. With `base` the stream begins anew from this number, since Redis has
-        fewer frames than were committed.
+        """The operation that closes the stream. `base`: first reset the stream, to begin anew at this number, since
+        Redis has fewer frames than were committed.
         """
         return Close(
             stream_id=self.stream_id,
@@ -62,7 +61,7 @@ class Ending:
 def ending(
     invocation: Invocation, settlement: Settlement, rows: Sequence[Message], *, appended: Sequence[Message]
 ) -> Ending:
-    """`rows`: the transcript as the settlement left it, with what it appended."""
+    """`rows`: the whole transcript after the settlement; `appended`: those of its rows that the settlement added."""
     return Ending(
         run_id=invocation.run_id,
         invocation_id=invocation.id,
@@ -98,17 +97,17 @@ def stored_ending(invocation: Invocation, rows: Sequence[Message]) -> Ending:
 
 
 def whole_text(text: str) -> list[Payload]:
-    """How a reset begins: everything is withdrawn, then the committed text follows."""
+    """The first frames of a reset: one withdraws everything, the next has the committed text."""
     return [WITHDRAW_ALL, text_payload(text)] if text else [WITHDRAW_ALL]
 
 
 def committed_text(rows: Sequence[Message], invocation_id: InvocationId) -> str:
-    """The answer text in an invocation's rows: what a reader must have after all rewinds."""
+    """The answer text in an invocation's rows, which a reader must have after all rewinds."""
     return "".join(text_of(row.content) for row in own_answers(rows, invocation_id))
 
 
 def kept_last(rows: Sequence[Message], invocation_id: InvocationId, *, base: int, sent: int) -> int:
-    """The number of the last frame that need not be withdrawn.
+    """The number of the last frame that stays. Later frames have to be withdrawn.
 
     `base`: where the stream was reset, 0 if it was not; the frame after it is the committed text. `sent`: the last
     frame at a hand-over, 0 if there was none.

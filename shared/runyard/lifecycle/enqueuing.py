@@ -66,7 +66,9 @@ async def begin_turn(connection: AsyncConnection, run: Run, turn: NewTurn) -> No
 
 
 async def stop_and_follow(connection: AsyncConnection, run: Run, turn: NewTurn) -> None:
-    """Ask what runs to stop, and put this call behind it. What runs folds the steering that waits as it stops."""
+    """Ask the current invocation to stop, and queue this call behind it. Waiting steering is folded into the current
+    invocation as it stops.
+    """
     await _enqueue(
         connection,
         run,
@@ -88,7 +90,7 @@ async def add_steering(connection: AsyncConnection, run: Run, turn: NewTurn, inv
 
 
 async def create_run(connection: AsyncConnection, turn: NewTurn) -> bool:
-    """Insert the run with its invocation and input. False: the run, or its session's, exists already."""
+    """Insert the run with its invocation and input. False: the run exists already, or its session has one."""
     run = new_run(turn, invocation_id=turn.invocation_id)
     return await write_together(connection, (NEW_RUN, run), *_invocation_and_input(turn, turn.run_id, position=1))
 
@@ -115,7 +117,7 @@ def _invocation_and_input(turn: NewTurn, run_id: RunId, *, position: int) -> lis
 
 
 def _described(run: Run, turn: NewTurn) -> dict[str, Any]:
-    """What a call says about the run itself, whatever becomes of its input."""
+    """What a call sets on the run itself, even if its input only steers."""
     return {
         "title": run.title if turn.title is None else turn.title,
         "metadata": run.metadata if turn.metadata is None else turn.metadata,

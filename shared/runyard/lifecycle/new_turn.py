@@ -1,4 +1,4 @@
-"""The words of accepting a call: what it asks for, and what became of it."""
+"""The values of accepting a call: what the call asks for (`NewTurn`), and what became of it (`Accepted`)."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,14 +14,14 @@ from runyard.runs import RunStatus
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewTurn:
-    """A call that was checked: every store can hold what is in it.
+    """A checked call: every store can hold what is in it.
 
-    Whoever accepts it has made its ids, so that after a commit of unknown outcome it can be accepted again.
+    The gateway has made its ids, so that it can accept the same call again after a commit of unknown outcome.
     """
 
     tenant_id: str
     user_id: str
-    """The user who will own the run that it creates, and whose session it names."""
+    """The owner of a new run, and of the session that `session_id` names."""
 
     scope: Scope
     """The runs that `continues` may name."""
@@ -47,7 +47,7 @@ class NewTurn:
     """Replaces the run's context, unless the input steers: an invocation keeps the context with which it began."""
 
     history: tuple[HistoryMessage, ...] | None = None
-    """Messages from elsewhere that came before `content`; together they are checked to fit behind the transcript."""
+    """Messages from elsewhere, to be stored before `content`. Together they must be able to follow the transcript."""
 
     call_key: CallKey | None = None
     trace_context: dict[str, str] | None = None
@@ -55,17 +55,17 @@ class NewTurn:
 
     @property
     def begins_anew(self) -> bool:
-        """Whether it names no run and no earlier call, and brings along nothing that was said before."""
+        """Whether it names no run and no earlier call, and has no history."""
         return self.continues is None and self.session_id is None and self.call_key is None and self.history is None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accepted:
-    """Where the input went: into a new invocation, or to an existing one, which it steers (`queued`: how many inputs
-    then wait).
+    """Where the input went: into a new invocation, or to an existing one that it steers.
 
-    `status`: the invocation's. `waits_for_end`: it comes next, once what runs has stopped as it was asked to.
-    `repeated`: nothing was stored; this is what became of an earlier call with the same key.
+    `status`: the invocation's. `queued`: of a call that steers, how many inputs then wait. `waits_for_end`: the new
+    invocation begins once the current one, which was asked to stop, has ended. `repeated`: nothing was stored; this is
+    the answer to an earlier call with the same key.
     """
 
     run_id: RunId
@@ -78,7 +78,7 @@ class Accepted:
     waits_for_end: bool = False
     repeated: bool = False
     ending: Ending | None = None
-    """The end of a queued call that this one replaced: whoever accepts this call must close its stream."""
+    """The end of a queued call that this one replaced. The caller of `accept_turn` must close its stream."""
 
     @property
     def is_steering(self) -> bool:

@@ -1,4 +1,4 @@
-"""Failing a queued run that no worker can begin, so that it does not stand in front of all others."""
+"""Failing a queued run that no worker can begin, so that it does not block the queue."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ from runyard.runs import RunEvent, RunStatus, after
 
 
 async def set_aside(connection: AsyncConnection, found: Run, *, at: int) -> bool:
-    """Settle it from its own row and its invocation's: nothing can be made of the others. What waits for it stays, for
-    whoever mends them.
+    """Fail the run using only its own row and its invocation's, since the other rows may be broken. Its waiting inputs
+    are kept, for a person who repairs the rows.
 
-    False: it is not as it was found any more.
+    False: the run has changed since it was found.
     """
     locked = sa.select(agent_runs).where(
         agent_runs.c.id == found.id,

@@ -27,9 +27,7 @@ def completed(
     beside: Mapping[str, Any],
     last_frame: int,
 ) -> Settlement:
-    """The model stopped by itself, for whatever reason. `text`: its last answer. `beside`: further fields of the
-    result.
-    """
+    """The model ended its turn. `text`: its last answer. `beside`: further fields of the result."""
     result = _result(
         run, invocation, totals, status=RunStatus.COMPLETED, text=text, model=model, finish_reason=finish_reason
     )
@@ -74,15 +72,15 @@ def cancelled(
 
 
 def cut_calls(blocks: Sequence[Block], stop_reason: str) -> list[Block]:
-    """Results for the calls of a turn that was cut by a limit, or refused, and so does not wait for results."""
+    """Results for the calls of a turn that was cut by a limit or refused, which therefore do not run."""
     reason = CUT_BY_LIMIT if stop_reason == FinishReason.MAX_TOKENS else NOT_RUN.format(reason=stop_reason)
     return [tool_result(block["id"], reason, is_error=True) for block in blocks]
 
 
 def open_calls(rows: Sequence[Message], ledger: Sequence[Call] | None, *, not_started: str) -> list[Block]:
-    """Results for the calls of a last turn that nobody goes on with; finished calls keep theirs.
+    """A result for each call of the last turn, which will not be continued. Finished calls keep their result.
 
-    Without a ledger none are made: whoever builds the next request answers the calls.
+    Without a ledger there are none: the calls are answered when the next request is built.
     """
     if ledger is None or not rows or rows[-1].role != "assistant":
         return []
@@ -116,7 +114,7 @@ def _of_last_answer(
 
 
 def _last_turn(answers: Sequence[Message]) -> list[Message]:
-    """The last answer, which is several consecutive rows if its provider paused it."""
+    """The rows of the last answer: several consecutive ones if its provider paused it."""
     turn: list[Message] = []
     for answer in reversed(answers):
         if turn and answer.seq != turn[0].seq - 1:
