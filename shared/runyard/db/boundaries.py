@@ -1,7 +1,7 @@
 """A worker's transactions at the boundaries of a turn.
 
-What callers sent meanwhile is read under the same lock under which the turn ends, so no accepted input can fall between
-the last look and the settlement.
+The transaction that ends a turn also reads the waiting inputs, under the same lock. So no accepted input can be missed
+between the last read and the settlement.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ unanswered."""
 class Boundary:
     """What the transaction stored. `settlement` None: the invocation goes on.
 
-    `replacement`: the call that takes the place of the one that ended.
+    `replacement`: the queued call that takes the place of the one that ended.
     """
 
     appended: tuple[Message, ...]
@@ -87,8 +87,8 @@ async def append_results(
     results: Sequence[Block],
     at: int,
 ) -> Boundary:
-    """The tool boundary: all results of the batch, in the order of the calls, then what steers the run, as one user
-    row.
+    """The tool boundary: append one user row with all results of the batch, in the order of the calls, and then the
+    steering.
 
     Raises:
         GenerationLost: the run belongs to another worker.
@@ -114,12 +114,12 @@ async def end_turn(
     totals: Totals,
     at: int,
 ) -> Boundary:
-    """The terminal boundary: stores the model's last turn, reads what steers the run and the cancel flag, and settles.
+    """The terminal boundary: store the model's last turn, read the steering and the cancel flag, and settle.
 
-    With steering and without a cancel the invocation goes on: the inputs become its next user turn. Otherwise
-    `conclude` makes the settlement. Steering that a cancel finds waiting is kept in the transcript.
+    If steering waits and no cancel was requested, the invocation goes on with the steering as its next user turn.
+    Otherwise `conclude` makes the settlement; steering that waits at a cancel is kept in the transcript.
 
-    `turn` None: the model said nothing. `results` answer calls of the turn that will not run.
+    `turn` None: the model said nothing. `results`: the answers to calls of the turn that will not run.
 
     Raises:
         GenerationLost: the run belongs to another worker.
@@ -164,9 +164,9 @@ async def fail_turn(
     totals: Totals,
     at: int,
 ) -> Boundary:
-    """The end of an invocation that failed. `results` answer its open calls; input that steers it stays unanswered.
+    """Settle an invocation that failed. `results`: the answers to its open calls. Its steering stays unanswered.
 
-    If the run was cancelled meanwhile, that counts, and steering is kept in the transcript as by `end_turn`.
+    If a cancel was requested meanwhile, the run is cancelled instead, and steering is kept in the transcript.
 
     Raises:
         GenerationLost: the run belongs to another worker.
@@ -192,14 +192,14 @@ async def fail_turn(
 
 
 def _answers(held: Held, seq: int, results: Sequence[Block], steered: Sequence[Input], *, at: int) -> list[Message]:
-    """One user row after row `seq`, if there is anything to put into it."""
+    """The user row that follows row `seq`; none if there is nothing to put into it."""
     if not results and not steered:
         return []
     return [user_row(held.run_id, held.invocation_id, seq + 1, user_content(results, steered), at=at)]
 
 
 def _appending(held: Held, rows: Sequence[Message], steered: Sequence[Input]) -> list[tuple[Write, Values]]:
-    """The writes of the rows, and the one that folds steering into the last of them."""
+    """The writes that append these rows and fold the steering into the last of them."""
     writes = [appending(row) for row in rows]
     return [*writes, folding(held.run_id, held.invocation_id, rows[-1].seq)] if steered else writes
 
@@ -216,7 +216,7 @@ async def _settle(
     totals: Totals,
     at: int,
 ) -> Boundary:
-    """End the invocation and the run. If a caller replaced the invocation, the run is queued with the replacement
+    """Settle the invocation and the run. If another call waits to take the invocation's place, the run is queued for it
     instead.
     """
     replacement = replacement_of(waiting, held.invocation_id)
@@ -260,7 +260,7 @@ async def _settle(
 
 
 def _settled(run: Run, settlement: Settlement, replacement: Input | None) -> Values:
-    """The run's new status. A replacement is queued with its own priority, as of the time when it was accepted."""
+    """The run's new status. A replacement is queued as of the time when it was accepted."""
     if replacement is None:
         return {"status": after(RunStatus.RUNNING, settlement.event), "error": settlement.error}
     return {

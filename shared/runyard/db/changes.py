@@ -25,9 +25,7 @@ PAGE = 200
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Horizon:
-    """How far the feed can be read. Everything below `mark` is visible, now and for ever. `newest`: no mark from this
-    one on exists yet.
-    """
+    """How far the feed can be read. Below `mark` nothing new can appear any more. No mark from `newest` on is in use."""
 
     mark: int
     newest: int
@@ -42,7 +40,7 @@ class ChangedRun:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Deletion:
-    """A run that is gone; `whole_run` false: only its transcript is."""
+    """A deleted run; `whole_run` false: only its transcript was deleted."""
 
     run_id: str
     whole_run: bool
@@ -122,12 +120,12 @@ _postgres_horizon = sa.select(
 
 
 async def forgotten_below(connection: AsyncConnection, *, at: int) -> int:
-    """A reader that has not read up to this mark may have missed a deletion that is no longer reported."""
+    """The mark up to which a reader must have read: below it, deletions are no longer reported."""
     return int((await connection.execute(_forgotten, {"until": at - DELETIONS_KEPT_MS})).scalar_one())
 
 
 async def tell_deleted(connection: AsyncConnection, runs: Sequence[Run], *, whole_run: bool, at: int) -> None:
-    """Leave a row of each for the feed: what was deleted, and when. The run locks are held."""
+    """Store a row for each deleted run, for the feed to report. The caller holds the run locks."""
     await connection.execute(_forget_deletions, {"runs": [run.id for run in runs]})
     rows = [
         {
@@ -145,9 +143,10 @@ async def tell_deleted(connection: AsyncConnection, runs: Sequence[Run], *, whol
 async def changes_of(
     connection: AsyncConnection, scopes: Sequence[Scope], *, since: int, before: int, page: int = PAGE
 ) -> Changes:
-    """What changed for these callers from mark `since` on and below `before`, which is at most the horizon's mark.
+    """The changes that these callers may see, with marks from `since` on and below `before`, which is at most the
+    horizon's mark.
 
-    Returns about a page of each kind of change: always all changes of a mark, or none of them.
+    Returns about a page of each kind of change, and never only a part of the changes with the same mark.
     """
     asked = {**_owners(scopes), "since": since, "before": before}
     of_runs, of_deletions = (_theirs(connection, table) for table in (agent_runs, agent_deletions))
@@ -184,7 +183,7 @@ def _theirs(connection: AsyncConnection, owner: sa.Table) -> sa.ColumnElement[bo
 
 
 def _listed(dialect: str, name: str, *columns: str) -> sa.Select[Any]:
-    """The pairs of one JSON parameter as rows, so that one statement serves any number of readers."""
+    """The pairs of a JSON parameter as rows, so that one statement serves any number of callers."""
     pairs = sa.text(_LISTED[dialect].format(name)).columns(sa.column("tenant", sa.Text), sa.column("owner", sa.Text))
     listed = pairs.subquery(f"of_{name}")
     return sa.select(*(listed.c[column] for column in columns))
@@ -196,7 +195,7 @@ async def _told(
     messages: Sequence[dict[str, Any]],
     deletions: Sequence[dict[str, Any]],
 ) -> list[Change]:
-    """Deletions come before what is there now: a transcript that was cleared may have rows again."""
+    """In the order of their marks, and within a mark deletions first: a cleared transcript may have new rows."""
     waiting: dict[str, list[Input]] = {}
     if runs:
         for item in await connection.execute(_waiting, {"runs": [row["id"] for row in runs]}):

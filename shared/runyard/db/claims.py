@@ -1,4 +1,4 @@
-"""The transactions in which runs change hands: a worker takes one, or gives it back."""
+"""The transactions in which a worker takes a run or gives it back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,9 +30,9 @@ from runyard.runs import RunEvent, RunStatus, after
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """A run that now belongs to this worker, as its rows are.
+    """A run that now belongs to this worker, and its invocation, as stored by the claim.
 
-    `folded`: the inputs that this claim put into the transcript; `appended`: the row that holds them.
+    `folded`: the inputs that this claim put into the transcript; `appended`: the transcript row that holds them.
     """
 
     run: Run
@@ -47,12 +47,12 @@ class Claim:
 
     @property
     def transcript(self) -> list[Message] | None:
-        """The whole transcript, if this claim wrote its first row; None: it has to be read."""
+        """The whole transcript, if this claim wrote its only row. None: read it from the database."""
         return [self.appended] if self.appended is not None and self.appended.seq == 1 else None
 
 
 class UnclaimableError(Exception):
-    """The best queued run cannot begin, since its rows do not fit together. `run`: as it was found."""
+    """The best queued run cannot begin, because its rows are inconsistent. `run`: as it was found."""
 
     def __init__(self, run: Run) -> None:
         super().__init__(f"run {run.id} cannot be claimed")
@@ -60,12 +60,12 @@ class UnclaimableError(Exception):
 
 
 _UNFITTING = (sa.exc.IntegrityError, sa.exc.DataError, sa.exc.NoResultFound, LookupError, ValueError, TypeError)
-"""What comes of rows that a restore or a hand has left, and would come again of every claim."""
+"""Raised by inconsistent rows, as a restore or a manual change may leave them. Every claim would raise them again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenBack:
-    """What the wake-up for the next worker says. `cancel_requested`: somebody has asked to stop the run."""
+    """A queued run, as the wake-up names it. `cancel_requested`: it is to be stopped."""
 
     run_id: RunId
     invocation_id: InvocationId
@@ -124,13 +124,14 @@ async def take(
     redis_run_id: str,
     at: int,
 ) -> Claim | None:
-    """Take the first row of the first group that has one, and fold what opens it, in the caller's transaction.
+    """Claim the first unlocked row of the best group that has one, and fold its opening input, in the caller's
+    transaction.
 
-    Rows that others hold are skipped. When all are held, it waits for the best one's holder: a holder that does not
-    take its row leaves it to us. None: every row was taken meanwhile, or as many run now as may; look again.
+    If all rows are locked, wait for the best one: its transaction may end without taking it. None: all rows were taken
+    meanwhile, or a limit was reached. Look for groups again.
 
     Raises:
-        UnclaimableError: its rows do not fit together, or this worker's row is gone.
+        UnclaimableError: the run's rows are inconsistent, or this worker's row is gone.
     """
     queued = await _lock_best(connection, groups, limits)
     if queued is None:
@@ -171,7 +172,7 @@ async def _begin(
 
 
 async def _lock_best(connection: AsyncConnection, groups: Sequence[Group], limits: Limits) -> Run | None:
-    """If limits apply, only the first group is tried: whoever locked the limits of several could lock others out."""
+    """If limits apply, only the first group is tried: two claims that lock several limits could wait for each other."""
     best, *others = groups
     if limits.concern(best.agent):
         others = []
@@ -196,7 +197,7 @@ async def _lock_first(connection: AsyncConnection, group: Group, limits: Limits,
 
 
 async def is_cancel_requested(connection: AsyncConnection, run_id: RunId, generation: int) -> bool:
-    """Whether the run is to stop, if it still is at this generation."""
+    """Whether the run is to be stopped. False if it has another generation now."""
     statement = sa.select(agent_runs.c.cancel_requested).where(
         agent_runs.c.id == run_id, agent_runs.c.generation == generation
     )
@@ -211,11 +212,11 @@ async def give_back(
     sent: int | None = None,
     spent: Totals | None = None,
 ) -> GivenBack | None:
-    """Put a running run back into the queue for another worker; None when it is no longer ours to give.
+    """Put a running run back into the queue for another worker. None: it does not belong to this worker any more.
 
-    `sent`: the number of its last frame, where the run stands at a boundary and Redis has all of them: whoever takes it
-    goes on behind that one, and withdraws nothing. `spent`: what it has cost, with a model's call that was broken off;
-    its steps are those that are stored.
+    `sent`: the number of its last frame, if the run stands at a boundary and Redis has all frames. The next worker then
+    goes on after that frame and withdraws nothing. `spent`: usage and cost including a model call that was broken off;
+    the steps stay as they are stored.
     """
     paid = {} if spent is None else {"usage": spent.run_usage, "cost": spent.run_cost}
     row = (

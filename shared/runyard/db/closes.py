@@ -12,7 +12,7 @@ from runyard.db.tables import agent_invocations, agent_runs
 from runyard.ids import InvocationId, RunId
 
 LATE_AFTER_MS = 10_000
-"""Whoever settles an invocation closes its stream at once. If it is still open after this, any worker closes it."""
+"""The process that settles an invocation closes its stream at once. After this time any worker closes it."""
 
 BATCH = 50
 
@@ -39,7 +39,7 @@ _number = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindpa
 
 
 async def late_closes(connection: AsyncConnection) -> list[Invocation]:
-    """The longest overdue first, at most 50; overdue by the database's clock."""
+    """At most `BATCH` of them, the longest overdue first, by the database's clock."""
     settled_before = await database_now_ms(connection) - LATE_AFTER_MS
     rows = await connection.execute(_unclosed, {"settled_before": settled_before})
     return [Invocation(**row._mapping) for row in rows]
@@ -56,8 +56,8 @@ async def mark_closed(
     Returns the invocations that no longer exist: they were erased since they were settled, so their streams should be
     deleted.
 
-    `last_frames`: for closes that first withdrew frames, the number of the last frame before the closing ones. With it
-    the terminal frame can be made from the row, under its number.
+    `last_frames`: for streams that were rewound or reset as they were closed, the number of the last frame before the
+    closing ones. With it a gateway can make the terminal frame from the row, under the right number.
     """
     rows = await connection.execute(_mark_closed, {"invocations": list(invocation_ids), "stream_closed": True})
     there = set(rows.scalars())

@@ -1,4 +1,7 @@
-"""A worker's death: whoever notices it gives its runs back, in one transaction. Synchronous, for the beat's thread."""
+"""A worker's death: the worker that notices it puts the dead worker's runs back into the queue, in one transaction.
+
+Synchronous, for the beat's thread.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,7 +19,7 @@ DEATHS_MAX = 10
 """After so many deaths of workers that ran it, an invocation fails as RUN_CRASHED."""
 
 TOOL_DEATHS_MAX = 3
-"""So does one whose workers died so many times while the same tool ran, if the tool never came back in between."""
+"""It also fails after so many deaths while the same tool ran, if the tool never returned in between."""
 
 NEIGHBOURS = 8
 
@@ -66,15 +69,15 @@ _count_death = sa.update(agent_invocations).where(agent_invocations.c.id == sa.b
 
 
 def neighbours(connection: sa.Connection, after_id: str) -> list[tuple[WorkerId, int]]:
-    """The next workers after an id, with their beats; at most 8. The ring begins anew after ""."""
+    """The next `NEIGHBOURS` workers in the order of ids, with their beats. After the last one, ask again with ""."""
     return [(row.id, row.beat) for row in connection.execute(_after_me, {"after": after_id})]
 
 
 def bury(connection: sa.Connection, worker_id: WorkerId, seen_beat: int) -> list[GivenBack] | None:
-    """Give the runs of a dead worker back, count the death on each, and delete its row, in a fixed number of
-    statements.
+    """Put the runs of a dead worker back into the queue, count the death on each, and delete the worker's row. The
+    number of statements does not depend on the number of runs.
 
-    None: its beat is no longer the one that was seen; it lives, or somebody else has buried it.
+    None: the beat is not the one that was seen any more. The worker lives, or another one has buried it.
     """
     dead = sa.select(workers.c.id).where(workers.c.id == worker_id, workers.c.beat == seen_beat).with_for_update()
     if connection.execute(dead).one_or_none() is None:
@@ -94,9 +97,9 @@ def bury(connection: sa.Connection, worker_id: WorkerId, seen_beat: int) -> list
 
 
 def crash_reason(deaths: Sequence[list[str]]) -> str | None:
-    """Why an invocation must not be tried again; None: it may be.
+    """Why an invocation must not be tried again. None: it may be.
 
-    `deaths`: as in `agent_invocations.deaths`, for each death the tools whose calls had started.
+    `deaths`: for each death the tools whose calls had started, as in `agent_invocations.deaths`.
     """
     for tool in {name for started in deaths for name in started}:
         if sum(tool in started for started in deaths) >= TOOL_DEATHS_MAX:

@@ -1,4 +1,4 @@
-"""The rows behind the depth of queues: which runs wait, run and are parked, and which workers there are."""
+"""What the rows say about the depth of queues: how many runs have which status, and which workers there are."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +33,7 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerRow:
-    """A worker's row. That it exists does not mean that the worker lives: only a rising beat does."""
+    """A worker's row. It may be left by a dead worker: only a rising beat shows that the worker lives."""
 
     id: WorkerId
     beat: int
@@ -45,7 +45,7 @@ class WorkerRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Census:
-    """All of it at one moment. `queues`: those of agents whose manifests were seen lately."""
+    """The rows at one moment. `queues`: those of agents that a worker has had lately."""
 
     loads: tuple[Load, ...]
     workers: tuple[WorkerRow, ...]
@@ -79,7 +79,7 @@ _penalty = sa.case(
 _accepted_at = agent_runs.c.rank - _penalty
 _waits_since = sa.case((agent_runs.c.requeued_at > _accepted_at, agent_runs.c.requeued_at), else_=_accepted_at)
 _running = agent_runs.alias("running")
-_full_users = (  # few: whoever is full has runs that run
+_full_users = (  # few, since each of them has running runs
     sa.select(_running.c.tenant_id, _running.c.user_id)
     .where(_running.c.status == RUNNING)
     .group_by(_running.c.tenant_id, _running.c.user_id)
@@ -99,7 +99,7 @@ _manifests = sa.select(agent_manifests.c.manifest).where(agent_manifests.c.last_
 
 
 async def take_census(connection: AsyncConnection, *, seen_since: int, limits: Limits = NO_LIMITS) -> Census:
-    """Read it with `Database.snapshot`, so that a run that is being claimed is counted once."""
+    """To be run with `Database.snapshot`, so that all of it is of one moment."""
     loads = [
         Load(**{**row._mapping, "status": RunStatus(row.status), "priority": Priority.stored(row.priority)})
         for row in await connection.execute(_loads, {"per_user": limits.per_user or ANY_NUMBER})

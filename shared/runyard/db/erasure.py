@@ -25,7 +25,7 @@ _delete_runs = sa.delete(agent_runs).where(agent_runs.c.id.in_(_runs))
 
 
 async def delete_transcripts(connection: AsyncConnection, runs: Sequence[Run]) -> list[str]:
-    """Delete everything of these runs except their own rows. Returns the ids of streams that belong to nobody now."""
+    """Delete everything of these runs except their own rows. Returns the ids of their streams, which can be deleted."""
     of_these = {"runs": [run.id for run in runs]}
     streams = list((await connection.execute(_streams, of_these)).scalars())
     for delete in _deletes:
@@ -34,8 +34,8 @@ async def delete_transcripts(connection: AsyncConnection, runs: Sequence[Run]) -
 
 
 async def delete_runs(connection: AsyncConnection, runs: Sequence[Run], *, at: int) -> list[str]:
-    """Delete these runs and all that belongs to them, and tell the feed. Returns the ids of streams that belong to
-    nobody now.
+    """Delete these runs and all that belongs to them, and tell the feed. Returns the ids of their
+    streams, which can be deleted.
     """
     streams = await delete_transcripts(connection, runs)
     await tell_deleted(connection, runs, whole_run=True, at=at)

@@ -1,8 +1,9 @@
 """Where the best queued run is: the groups (queue, agent, tenant) with runs that may be claimed, the best first.
 
-Best is the tenant with the fewest running runs, then its lowest rank. Groups are found by a loose index scan: one probe
-a group, whatever the number of queued rows. Under a limit for users the first rows of a group are looked at, and where
-all of them are of users who run as many as they may, its users one by one: one probe a user, whatever they have queued.
+The best group is that of the tenant with the fewest running runs; of several, the one with the lowest rank. Groups are
+found by a loose index scan: one probe a group, whatever the number of queued rows. With a limit for each user, the
+first rows of a group are searched for a user below the limit. If there is none, the group's users are searched one by
+one, with one probe a user.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,17 +17,17 @@ from runyard.db.limits import ANY_NUMBER, NO_LIMITS, Limits, full_agents, runnin
 from runyard.db.tables import QUEUED, agent_runs
 
 NEAR = 32
-"""Rows at the head of a group that are looked at for a user who may have one more."""
+"""How many rows at the head of a group are searched for a user below the limit."""
 
 BEST = 64
-"""Groups that are told of. A claim goes on to the next where others hold all rows of one, which few are at a time."""
+"""How many groups are returned. A claim needs the next one only if all rows of a group are locked, which is rare."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Queued rows that differ only in rank: the first of them is next. `user_id`: of one user; None: of any.
+    """Queued runs that differ only in rank: the one with the lowest rank is next.
 
-    `running`: how many of the tenant's runs run now, anywhere.
+    `user_id`: only runs of this user; None: of any user. `running`: the tenant's running runs, on all workers.
     """
 
     queue: str
@@ -62,8 +63,8 @@ Where = Callable[[sa.FromClause], Sequence[sa.ColumnElement[bool]]]
 
 
 def _heads(name: str, columns: Sequence[str], where: Where, *, nesting: bool = False) -> sa.CTE:
-    """The first rows of all groups of queued rows with equal `columns`, with `rank` and `id`; beside each `next`, the
-    id of the following group's. One more row begins it: it has a `next` alone.
+    """The first row of each group of queued rows with equal `columns`: its columns, `rank` and `id`, and as `next` the
+    id of the next group's first row. The first row of the result has only `next`.
     """
     queued = agent_runs.alias(f"{name}_queued")
     order = [queued.c[column] for column in (*columns, "rank", "id")]
@@ -94,7 +95,7 @@ def _after(queued: sa.FromClause, head: sa.FromClause, columns: Sequence[str]) -
 
 
 def _served() -> sa.CTE:
-    """The groups that this worker serves, with how many runs of their tenants run."""
+    """The groups that this worker serves, each with the number of its tenant's running runs."""
     heads = _heads("heads", ("queue", "agent", "tenant_id"), lambda _: ())
     return (
         sa.select(
@@ -107,7 +108,7 @@ def _served() -> sa.CTE:
             heads.c.agent.in_(sa.bindparam("agents", expanding=True)),
         )
         .cte("served")
-        .prefix_with("MATERIALIZED")  # what is counted is compared and ordered by, and counted once
+        .prefix_with("MATERIALIZED")  # the count is compared and ordered by, but made once
     )
 
 
@@ -126,7 +127,7 @@ def _groups_of_users_statement() -> sa.Select[Any]:
     served, best = _served(), agent_runs.alias("best")
     candidate = sa.func.coalesce(_near(served), _of_all_users(served))
     allowed = sa.case((served.c.running < sa.bindparam("per_tenant", type_=sa.Integer), candidate))
-    # On its own: a join on what a subquery finds would be made by reading the whole table.
+    # A CTE of its own: to join on the result of a subquery, Postgres would read the whole table.
     candidates = sa.select(served, allowed.label("best_id")).cte("candidates").prefix_with("MATERIALIZED")
     return (
         sa.select(candidates.c.queue, candidates.c.agent, candidates.c.tenant_id, best.c.user_id, candidates.c.running)
@@ -137,9 +138,9 @@ def _groups_of_users_statement() -> sa.Select[Any]:
 
 
 def _near(served: sa.CTE) -> sa.ScalarSelect[str]:
-    """The first row of a user who may run one more, among the first rows of a group."""
+    """Among the first rows of a group, the first one of a user below the limit."""
     near, row = agent_runs.alias("near"), agent_runs.alias("near_row")
-    # Without the user the index by rank has all that is asked for, and is taken: by user, all rows would be sorted.
+    # The user is left out, so that the index by rank covers the query. With the user all rows would be sorted.
     rows = sa.select(near.c.id).where(near.c.status == QUEUED, *_of_group(near, served))
     first = rows.order_by(near.c.rank, near.c.id).limit(NEAR).correlate(served).subquery("first_rows")
     return (

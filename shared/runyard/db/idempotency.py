@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a call that is repeated because its answer was lost is the call that was accepted before.
+"""`Idempotency-Key`: with it, a caller whose answer was lost can send the call again without making a second one.
 
 The key is taken in the transaction that accepts the call. So a refused call takes no key, and of two calls at once the
 second waits for the first to commit and then finds its key.
@@ -20,7 +20,7 @@ KEPT_MS = 24 * 3600 * 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallKey:
-    """A caller's key. `request_hash` covers everything that the call says; the key must not come with another one."""
+    """A caller's key. `request_hash` covers the whole call: the same key with another hash is refused."""
 
     key: str
     request_hash: str
@@ -28,7 +28,7 @@ class CallKey:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeyedCall:
-    """The call that a key stands for. `queued`: if it steered a run, how many inputs waited then, with it."""
+    """The call to which a key belongs. `queued`: if it steered a run, how many inputs then waited, itself included."""
 
     run_id: RunId
     invocation_id: InvocationId
@@ -58,12 +58,11 @@ _bind = sa.update(idempotency_keys).where(_one)
 async def take_key(
     connection: AsyncConnection, call: CallKey, keyed: KeyedCall, *, tenant_id: str, user_id: str, at: int
 ) -> KeyedCall | None:
-    """Take the key for this call. None: it is this call's now, or was taken by an earlier try of the same call.
-
-    Otherwise returns the earlier call that has the key.
+    """Take the key for this call. None: the key is this call's, now or since an earlier try of it. Otherwise returns
+    the earlier call to which the key belongs.
 
     Raises:
-        IdempotencyMismatch: the earlier call said something else.
+        IdempotencyMismatch: the earlier call had another content.
     """
     row = {
         "tenant_id": tenant_id,
@@ -92,7 +91,7 @@ async def take_key(
 async def bind_key(
     connection: AsyncConnection, call: CallKey, keyed: KeyedCall, *, tenant_id: str, user_id: str
 ) -> None:
-    """Store where the input went, which is known only once it is accepted."""
+    """Store where the call's input went, once that is known."""
     await connection.execute(
         _bind,
         {

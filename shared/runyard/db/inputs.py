@@ -1,4 +1,4 @@
-"""Inputs: rows of their own until they are folded into the transcript, each exactly once."""
+"""Inputs: what callers sent, as rows of their own until each is folded into the transcript, exactly once."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -61,7 +61,7 @@ _drop = sa.delete(agent_inputs).where(
 
 
 async def next_position(connection: AsyncConnection, run_id: RunId) -> int:
-    """The position of the next input of a run; the run lock is held."""
+    """The position of the next input of a run. The caller holds the run lock."""
     return int((await connection.execute(_highest, {"run": run_id})).scalar_one()) + 1
 
 
@@ -75,7 +75,7 @@ def adding(
     opens: bool,
     at: int,
 ) -> tuple[Write, Values]:
-    """The write that stores an input, next to a change of its run."""
+    """The write that stores an input, for `write_together` with a change of its run."""
     return _ADDED, {
         "id": input_id,
         "run_id": run_id,
@@ -99,12 +99,12 @@ async def steering_folded_in(connection: AsyncConnection, run_id: RunId, seq: in
 
 
 def replacement_of(waiting: Sequence[Input], invocation_id: InvocationId) -> Input | None:
-    """The input that opens the call which takes this one's place, if there is one."""
+    """The opening input of the call that waits to take this invocation's place, if there is one."""
     return next((item for item in waiting if item.opens and item.invocation_id != invocation_id), None)
 
 
 def check_room(steering: Sequence[Input], content: Content) -> None:
-    """Raises `InputQueueFull` if this input would be more steering than a run may hold."""
+    """Raises `InputQueueFull` if the run has no room for this input beside the steering that waits."""
     chars = sum(len(text_of(item.content)) for item in steering) + len(text_of(content))
     if len(steering) >= STEERING_MAX or chars > STEERING_MAX_CHARS:
         raise InputQueueFull(
@@ -115,7 +115,7 @@ def check_room(steering: Sequence[Input], content: Content) -> None:
 async def retract_input(connection: AsyncConnection, run_id: str, scope: Scope, input_id: str) -> Input | None:
     """Take back an input that is not folded yet. None: the caller has no such run, or the run has no such input.
 
-    An input that opens a call cannot be taken back, since the call would have nothing left: cancel the run instead.
+    The opening input of a call cannot be taken back, since nothing would be left of the call: cancel the run instead.
 
     Raises:
         AlreadyFolded: the transcript has it, or it opens a call.
@@ -142,15 +142,15 @@ async def drop_inputs(connection: AsyncConnection, run_id: RunId, inputs: Sequen
 
 
 async def touch(connection: AsyncConnection, run_id: RunId) -> None:
-    """Say that the run has changed, for the feed: it shows what waits."""
+    """Mark the run as changed, since the feed shows its waiting inputs."""
     await connection.execute(_touch, {"run": run_id})
 
 
 async def fold_opening(connection: AsyncConnection, run: Run, *, at: int) -> tuple[tuple[Input, ...], Message | None]:
-    """Begin the run's newest invocation: fold what opens it, what steers it so far, and what earlier calls left
-    unanswered into one user row, which the caller appends in the same transaction.
+    """Begin the run's newest invocation: fold its opening input, its steering so far, and the inputs that earlier calls
+    left unanswered into one user row. The caller holds the run lock, and appends the row in the same transaction.
 
-    Nothing is folded if a worker began the invocation before: its steering waits for a boundary. The run lock is held.
+    Nothing is folded if a worker has begun the invocation before: then its steering waits for a boundary.
     """
     seq = run.last_seq + 1
     parameters = {"run": run.id, "invocation": run.newest_invocation, "folded_in_seq": seq}
@@ -161,14 +161,14 @@ async def fold_opening(connection: AsyncConnection, run: Run, *, at: int) -> tup
 
 
 def steering_of(waiting: Sequence[Input], invocation_id: InvocationId, seq: int) -> tuple[Input, ...]:
-    """The waiting inputs that steer this invocation, as they are once folded into row `seq`."""
+    """The waiting steering of this invocation, as it will be once it is folded into row `seq`."""
     return tuple(replace(item, folded_in_seq=seq) for item in waiting if item.invocation_id == invocation_id)
 
 
 def folding(run_id: RunId, invocation_id: InvocationId, seq: int) -> tuple[Write, Values]:
-    """The write that folds what steers this invocation into row `seq`, which is appended in the same transaction.
+    """The write that folds the steering of this invocation into row `seq`, which is appended in the same transaction.
 
-    It folds exactly the inputs that `waiting_inputs` read, since the run lock has been held from then on.
+    It folds exactly the inputs that `waiting_inputs` has read, since the run lock has been held from then on.
     """
     return _STEERING_FOLDED, {"run": run_id, "invocation": invocation_id, "folded_in_seq": seq}
 
@@ -176,9 +176,8 @@ def folding(run_id: RunId, invocation_id: InvocationId, seq: int) -> tuple[Write
 async def take_due(
     connection: AsyncConnection, run_id: RunId, invocation_id: InvocationId, seq: int
 ) -> tuple[Input, ...]:
-    """Fold what opens and what steers the invocation, and what earlier calls left unanswered, into row `seq`.
-
-    The caller appends the row in the same transaction.
+    """Fold the invocation's opening input, its steering, and the inputs that earlier calls left unanswered into row
+    `seq`, which the caller appends in the same transaction.
     """
     parameters = {"run": run_id, "invocation": invocation_id, "folded_in_seq": seq}
     return _in_order(await connection.execute(_fold_due, parameters))

@@ -1,5 +1,5 @@
-"""How many runs of a user, a tenant and an agent may run at once. They are counted from the rows that run, so no count
-can leak.
+"""How many runs of a user, a tenant and an agent may run at once. Running rows are counted at each claim, so no counter
+can be wrong.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ NO_LIMITS = Limits()
 
 
 def is_full(limit: int | None, running: int) -> bool:
-    """Whether no further run may run now."""
+    """Whether the limit is reached."""
     return limit is not None and running >= limit
 
 
@@ -125,8 +125,8 @@ async def running_now(connection: AsyncConnection, limits: Limits, tenants: Coll
 async def lock_limits(
     connection: AsyncConnection, limits: Limits, *, agent: str, tenant_id: str, user_id: str | None
 ) -> None:
-    """From here to the end of the transaction nobody else claims what counts against the same limits, so that what is
-    counted now stays true. Always in the same order: two claims cannot lock each other out. SQLite has one writer.
+    """Until the end of the transaction no other claim counts against the same limits, so the counts stay true. The
+    order is always the same, so two claims cannot deadlock. On SQLite nothing is to do: it has one writer.
     """
     if connection.dialect.name != "postgresql":
         return

@@ -1,8 +1,9 @@
 """The run lock. Every transaction that changes a run, its messages, inputs, calls or invocation takes it first.
 
-A worker's lock names the generation that it claimed. If the row has another one, the run belongs to somebody else, and
-the whole transaction is refused. (A condition in the WHERE of another table's statement would be no fence: it is
-evaluated against a snapshot, not against the locked row.) On SQLite the lock is the whole database: BEGIN IMMEDIATE.
+A worker locks the row at the generation that it claimed. If the row has another generation, the run belongs to another
+worker, and the whole transaction is refused. (A condition in the WHERE of another table's statement would be no fence:
+it is evaluated against a snapshot, not against the locked row.) On SQLite the lock is the whole database: BEGIN
+IMMEDIATE.
 """
 
 from typing import Any
@@ -52,7 +53,7 @@ async def write_claimed(
     change: tuple[Update, Values],
     *others: tuple[Write, Values],
 ) -> None:
-    """Lock a run as `lock_claimed` does and change it, with what depends on the change, in one round trip.
+    """Lock a run as `lock_claimed` does, change it, and do the `others` too, in one round trip.
 
     `change` is an Update whose `where` is `claimed`: an UPDATE locks its row and checks its WHERE again under the lock.
 
@@ -65,8 +66,6 @@ async def write_claimed(
 
 
 async def lock_owned(connection: AsyncConnection, run_id: str, scope: Scope) -> Run | None:
-    """Lock a run for the gateway: without a generation, but only for a caller who may see it. None: unknown, or not
-    theirs.
-    """
+    """Lock a run for a gateway's caller, whatever its generation. None: the run is unknown, or not this caller's."""
     row = (await _lock_owned.execute(connection, scope, run=run_id)).one_or_none()
     return None if row is None else Run(**row._mapping)

@@ -1,9 +1,9 @@
-"""The mark that each change leaves on its row. By it the feed finds all that is new, without a counter on which all
-transactions would wait.
+"""The mark that each change leaves on its row, by which the feed finds what is new. There is no counter for it, on
+which all transactions would have to wait.
 
 On Postgres the mark is the transaction's id. A reader takes the rows below the oldest transaction that still runs,
 since nothing new can appear there. On SQLite, which has one writer at a time, it is one more than the highest mark.
-Statements need not name it: it is the column's default and its `onupdate`.
+Statements need not set it: it is the column's default and its `onupdate`.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The database's own clock: what all processes agree on."""
+"""The database's clock, which is the same for all processes."""
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection

@@ -1,4 +1,4 @@
-"""The places of queued calls among those that wait for a worker."""
+"""The positions of queued calls among those that wait for a worker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ POSITION_MAX = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """The place of a queued call: 1 for the next, up to `POSITION_MAX`, among those of the same queue, agent and
-    tenant, in the order in which they are claimed.
+    """The position of a queued call among those of the same queue, agent and tenant, in the order of claims: from 1
+    (the next one) to `POSITION_MAX`.
     """
 
     queue: str
@@ -64,7 +64,7 @@ _positions = _statement()
 
 
 async def queue_positions(connection: AsyncConnection, stream_ids: Sequence[str]) -> dict[str, Place]:
-    """The places of those streams whose runs are queued."""
+    """By stream; streams whose runs are not queued are left out."""
     places = {}
     for row in await connection.execute(_positions, {"streams": list(stream_ids)}):
         columns = dict(row._mapping)

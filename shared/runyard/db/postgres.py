@@ -1,4 +1,4 @@
-"""Connections to Postgres: none is waited for without limit, and none to a standby is kept."""
+"""Connections to Postgres: every wait has a limit, and connections to a standby are dropped."""
 
 import select
 from typing import Any, TypeVar
@@ -15,22 +15,21 @@ IDLE_IN_TRANSACTION_MS = 5_000
 
 CONNECT_S = 5
 ANSWER_S = 10
-"""A server that takes a statement and says nothing for this long counts as away, whether it, its disk or a proxy hangs.
-"""
+"""A server that does not answer a statement for this long counts as away, whether it, its disk or a proxy hangs."""
 
 MARGIN_S = 1
-"""Where the server itself limits statements, it gets this much longer to say so."""
+"""Where the server itself has a limit for statements, we wait this much longer for its error."""
 
 WAIT_INTERVAL_S = 0.1  # psycopg's own: how often a wait that blocks its thread looks for signals
 
 READ_ONLY_TRANSACTION = "25006"
-"""The SQLSTATE of a write on a standby. After a failover such a link would lead there for ever, so it counts as lost.
+"""The SQLSTATE of a write on a standby. After a failover such a link would stay on the standby, so it counts as lost.
 
 https://www.postgresql.org/docs/current/errcodes-appendix.html"""
 
 
 FAREWELLS = ("57P", "08")
-"""The classes of SQLSTATEs with which a link ends, whatever became of its statement."""
+"""The classes of SQLSTATEs with which the server ends a link. The statement may or may not have been executed."""
 
 _USED = "used"
 
@@ -76,8 +75,8 @@ def _session_settings(statement_timeout_ms: int | None) -> str:
 
 
 def watch_links(engine: sa.Engine) -> None:
-    """Whoever meets a standby loses that link, and the pool all its others. A link that died while nobody used it is
-    replaced before anything is sent over it.
+    """Drop the pool's links when one of them turns out to lead to a standby. Replace a link that died while it was idle
+    before anything is sent over it.
     """
 
     @sa.event.listens_for(engine, "handle_error")
@@ -94,7 +93,7 @@ def watch_links(engine: sa.Engine) -> None:
 
 
 def _has_died(link: psycopg.pq.abc.PGconn) -> bool:
-    """What a server sends to a link that nobody uses is its farewell, or the end."""
+    """A server sends something over an idle link only to end it."""
     try:
         incoming = select.poll()
         incoming.register(link.socket, select.POLLIN)
@@ -104,7 +103,7 @@ def _has_died(link: psycopg.pq.abc.PGconn) -> bool:
 
 
 def is_refusal(error: BaseException | None) -> bool:
-    """Whether the server says of a statement that it has not executed it. A farewell may follow one that it has."""
+    """Whether this error of the server means that the statement was not executed (see `FAREWELLS`)."""
     state: str | None = getattr(error, "sqlstate", None)
     return state is not None and not state.startswith(FAREWELLS)
 
@@ -122,7 +121,7 @@ def bound_waits(engine: sa.Engine, statement_timeout_ms: int | None) -> None:
 
 class BoundedLink(psycopg.Connection[Any]):
     answer_s: float | None = ANSWER_S
-    """None: whoever set it waits for as long as the server lives."""
+    """None: wait for as long as the server lives."""
 
     def wait(self, gen: PQGen[T], interval: float = WAIT_INTERVAL_S, timeout: float | None = None) -> T:
         try:
@@ -147,6 +146,6 @@ class AsyncBoundedLink(psycopg.AsyncConnection[Any]):
 
 
 def _give_up(link: psycopg.pq.abc.PGconn) -> None:
-    """Close a link whose statement is still running: what arrives over it later is of no use to anybody."""
+    """Close a link whose statement is still running, since nobody will read its answer."""
     if link.transaction_status == TransactionStatus.ACTIVE:
         link.finish()

@@ -36,7 +36,7 @@ class Run:
     requeued_at: int | None = None
     priority: Priority = Priority.INTERACTIVE
     changed_xid: int = field(default=0, compare=False)
-    """As it was read; the database sets it (`runyard.db.marks`)."""
+    """Set by the database (`runyard.db.marks`)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", RunStatus(self.status))
@@ -81,7 +81,7 @@ class Invocation:
 
     @property
     def rows_at_its_end(self) -> int:
-        """How many rows the end of its stream tells of: those that its settlement appended."""
+        """How many rows its settlement appended, which the end of its stream announces."""
         return 1 if self.closing_rows is None else self.closing_rows
 
 
@@ -101,7 +101,7 @@ class Message:
     last_frame: int | None = None
     created_at: int
     changed_xid: int = field(default=0, compare=False)
-    """As it was read; the database sets it (`runyard.db.marks`)."""
+    """Set by the database (`runyard.db.marks`)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,8 +1,7 @@
-"""Deleting what is old enough: a batch for each transaction, by the database's clock. Rows that somebody has locked are
-left for another time.
+"""Deleting old rows, by the database's clock, one batch a transaction. Locked rows are left for a later batch.
 
-Every table that grows is handled here or has a reason not to be: `workers` holds only those that live, `service_keys`
-what people made by hand; transcripts, inputs and invocations go with their run.
+Every table that grows is handled here, with these exceptions: `workers` holds only living ones, people make
+`service_keys` by hand, and transcripts, inputs and invocations are deleted with their run.
 """
 
 from dataclasses import dataclass
@@ -40,7 +39,7 @@ DELETIONS_AGE_MS = DELETIONS_KEPT_MS + CLOCKS_APART_MS
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Forgotten:
-    """What one batch deleted. `streams`: ids of streams that belong to nobody now. `more`: the batch was full."""
+    """What one batch deleted. `streams`: ids of streams that can be deleted now. `more`: the batch was full."""
 
     rows: int
     more: bool
@@ -76,8 +75,8 @@ _calls_gone = sa.update(agent_invocations).where(agent_invocations.c.id.in_(_inv
 
 @dataclass(frozen=True, slots=True)
 class _Old:
-    """The oldest rows of a table, a batch of them: one statement finds and locks them, the next deletes them by key.
-    (With a single statement Postgres would look for the batch's keys in the whole table.)
+    """The statements of one batch: `find` locks the oldest rows, `delete` deletes them by key. (In a single statement
+    Postgres would search the whole table for the batch's keys.)
     """
 
     find: sa.Select[Any]
@@ -139,8 +138,8 @@ async def forget_keys(connection: AsyncConnection, *, age_ms: int = KEYS_AGE_MS)
 
 
 async def forget_deletions(connection: AsyncConnection, *, age_ms: int = DELETIONS_AGE_MS) -> Forgotten:
-    """Delete what the feed no longer reports about deleted rows, except for the newest: it says how far that went
-    (`runyard.db.changes.forgotten_below`).
+    """Delete the deletions that the feed no longer reports, except for the newest of them, which tells how far back the
+    feed goes (`runyard.db.changes.forgotten_below`).
     """
     return await _forget_rows(connection, _old_deletions, age_ms)
 

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Insert:
-    """`unless_exists`: if a row has the key already, nothing is written and nothing raised."""
+    """`unless_exists`: if there is a row with this key, write nothing and raise nothing."""
 
     table: sa.Table
     columns: tuple[str, ...]
@@ -25,20 +25,20 @@ class Insert:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Update:
-    """Parameters of `where` and `computed` must have names to which no other write of the same call gives another
-    value.
+    """A parameter of `where` or `computed` has the same value in all writes of a call that have a parameter of its
+    name.
     """
 
     table: sa.Table
     columns: tuple[str, ...]
     where: sa.ColumnElement[bool]
     computed: Mapping[str, sa.ColumnElement[Any]] = field(default_factory=dict)
-    """Columns whose new values depend on what the row holds."""
+    """Columns whose new values are computed from the row's old ones."""
     returning: bool = False
 
 
 Write = Insert | Update
-"""Make one at import: statements made of it are kept for as long as the process lives."""
+"""To be made at import: statements that are made of it are cached for as long as the process lives."""
 
 Values = Mapping[str, Any]
 """Values by column, and those of the parameters of `where` and `computed`."""
@@ -48,10 +48,10 @@ Work = tuple[Write, Values]
 
 
 async def write_together(connection: AsyncConnection, first: Work, *others: Work) -> bool:
-    """Whether the first write found its row. If it did not, none of the others happens.
+    """Returns whether the first write found its row. If it did not, nothing is written.
 
-    On Postgres this holds within one statement: the others depend on what the first one wrote under its lock, not on a
-    snapshot. All of them see the tables as they were before the statement.
+    On Postgres, all writes see the tables as they were before the statement. Only whether the others happen depends on
+    what the first one has found under its lock.
     """
     if connection.dialect.name == "postgresql":
         return await _at_once(connection, first, *others) is not None
@@ -59,7 +59,7 @@ async def write_together(connection: AsyncConnection, first: Work, *others: Work
 
 
 async def write_returning(connection: AsyncConnection, first: Work, *others: Work) -> sa.Row[Any] | None:
-    """`write_together`, for a last write that is an Update with `returning`: the row that it changed."""
+    """As `write_together`, if the last write is an Update with `returning`: returns the row that it changed."""
     if connection.dialect.name == "postgresql":
         return await _at_once(connection, first, *others)
     result = await _one_by_one(connection, first, *others)
@@ -132,5 +132,5 @@ def _parameters(number: int, write: Write) -> Iterator[tuple[str, sa.BindParamet
 
 @cache
 def _names(number: int, write: Write) -> dict[str, str]:
-    """The names of the parameters for a write's columns: two tables may have a column of the same name."""
+    """The names of the parameters, by column. They have a number, since two writes may set columns of the same name."""
     return {column: f"{column}_of_{number}" for column in write.columns}

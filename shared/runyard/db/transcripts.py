@@ -54,7 +54,7 @@ def user_row(run_id: RunId, invocation_id: InvocationId, seq: int, content: Cont
 
 
 def appending(row: Message) -> tuple[Write, Values]:
-    """The write of a row, next to a change of its run."""
+    """The write that stores a row, for `write_together` with a change of its run."""
     return _ROW, _values(row)
 
 

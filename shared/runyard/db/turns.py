@@ -19,7 +19,7 @@ from runyard.runs import CallState
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Held:
-    """A run as its worker holds it: the fence of each of its writes."""
+    """A run at the generation that its worker claimed: the fence of each of the worker's writes."""
 
     run_id: RunId
     invocation_id: InvocationId
@@ -28,7 +28,7 @@ class Held:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Totals:
-    """What the invocation, and the run over all its invocations, have spent after a step, in absolute figures."""
+    """What the invocation has spent so far, and (`run_...`) what all invocations of its run have spent."""
 
     steps: int
     usage: dict[str, int]
@@ -39,7 +39,7 @@ class Totals:
 
     @classmethod
     def stored(cls, run: Run, invocation: Invocation) -> Self:
-        """The figures of an invocation that has spent nothing since they were stored."""
+        """As the rows have them."""
         return cls(
             steps=invocation.steps,
             usage=invocation.usage,
@@ -58,8 +58,8 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedCall:
-    """A call that the model asks for. `refusal`: its input cannot be read, so it never runs, and the model is told
-    this.
+    """A tool call that the model asks for. `refusal`: what the model is told instead of a result, if its input cannot
+    be read and the call will not run.
     """
 
     call_id: str
@@ -102,10 +102,9 @@ INVOCATION_STEPPED = Update(
 
 
 async def load_held(connection: AsyncConnection, held: Held) -> tuple[Run, Invocation]:
-    """The run as it is now, and the invocation that this worker holds or held; the run may have a newer one.
+    """The run as it is now, and the invocation that this worker claimed. The run may have a newer one.
 
-    It asks for the run lock although it only reads: after a commit of unknown outcome it waits until that one has
-    ended.
+    It takes the run lock although it only reads: so it waits for a commit of unknown outcome to end.
     """
     run = Run(**(await connection.execute(_load_run, {"run": held.run_id})).one()._mapping)
     return run, await load_invocation(connection, held.invocation_id)
@@ -117,7 +116,7 @@ async def load_invocation(connection: AsyncConnection, invocation_id: Invocation
 
 
 async def find_invocation(connection: AsyncConnection, run_id: RunId, invocation_id: str) -> Invocation | None:
-    """None: this run has no such one."""
+    """None: this run has no such invocation."""
     found = _load_invocation.where(agent_invocations.c.run_id == sa.bindparam("run"))
     row = (await connection.execute(found, {"invocation": invocation_id, "run": run_id})).one_or_none()
     return None if row is None else Invocation(**row._mapping)
@@ -141,7 +140,7 @@ async def append_turn(
     *,
     at: int,
 ) -> Message:
-    """Store the model's turn, and plan the calls that it asks for.
+    """Store the model's turn, and its tool calls as planned.
 
     Raises:
         GenerationLost: the run belongs to another worker.
@@ -187,8 +186,8 @@ async def start_calls(
     finished: Sequence[FinishedCall],
     at: int,
 ) -> None:
-    """Mark a batch of calls as started. `finished`: calls that never run (unknown tool, bad arguments), with their
-    results.
+    """Mark a batch of calls as started. `finished`: the results of calls that will not run (unknown tool, bad
+    arguments).
 
     Raises:
         GenerationLost: the run belongs to another worker.
@@ -234,7 +233,7 @@ async def set_frame_base(connection: AsyncConnection, held: Held, base: int, red
 
 
 async def set_deaths(connection: AsyncConnection, held: Held, deaths: Sequence[list[str]]) -> None:
-    """Store which tools the invocation's deaths are still held against.
+    """Store the invocation's deaths again, without the tools that have been acquitted.
 
     Raises:
         GenerationLost: the run belongs to another worker.
@@ -264,9 +263,9 @@ async def store_result(
 async def finish_open_calls(
     connection: AsyncConnection, run_id: RunId, assistant_seq: int, results: Sequence[Block], *, at: int
 ) -> None:
-    """Store the results with which a settlement answers calls that nobody goes on with; finished calls keep theirs.
+    """Store the results with which a settlement answers its open calls. Finished calls keep their result.
 
-    So the ledger says the same of each call as the transcript. The transaction holds the run lock.
+    So the ledger and the transcript say the same of each call. The transaction holds the run lock.
     """
     if results:
         await connection.execute(

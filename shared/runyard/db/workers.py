@@ -14,12 +14,12 @@ BEAT_S = 2.0
 """How often a worker raises its beat."""
 
 DEAD_AFTER_S = 8.0
-"""A worker whose beat stands still for so long, by the clock of whoever watches it, is dead."""
+"""A worker whose beat stands still for so long, by its watcher's clock, is dead."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Registration:
-    """What a worker says of itself. `manifests`: `{"researcher": ("<version>", {...})}`."""
+    """What a worker registers. `manifests`: `{"researcher": ("<version>", {...})}`."""
 
     worker_id: WorkerId
     host: str
@@ -59,7 +59,7 @@ def see_manifests(connection: sa.Connection, registration: Registration) -> None
     """Record that the worker's manifests are in use: raises `last_seen`, keeps `first_seen`."""
     at = now_ms()
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    # Always in the order of names: two workers that start together must not lock each other out.
+    # Always in the order of names: two workers that start together must not deadlock.
     for name, (version, manifest) in sorted(registration.manifests.items()):
         statement = insert(agent_manifests).values(
             agent=name, version=version, manifest=manifest, first_seen=at, last_seen=at
@@ -69,7 +69,7 @@ def see_manifests(connection: sa.Connection, registration: Registration) -> None
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnRun:
-    """A run that its row gives to this worker."""
+    """A run that belongs to this worker by its row."""
 
     id: RunId
     generation: int
@@ -77,10 +77,10 @@ class OwnRun:
 
 
 def beat(connection: sa.Connection, worker_id: WorkerId, *, draining: bool = False) -> list[OwnRun]:
-    """Show that the worker lives, and whether it is leaving; returns the runs that belong to it.
+    """Raise the beat, and store whether the worker is leaving. Returns the runs that belong to it.
 
     Raises:
-        WorkerGone: the row was deleted: the others think that this worker is dead.
+        WorkerGone: the row was deleted, since the other workers took this one for dead.
     """
     if connection.execute(_raise_beat, {"worker": worker_id, "leaves": draining}).rowcount != 1:
         raise WorkerGone(worker_id)
