@@ -1,13 +1,15 @@
 """The feed: changes to its readers' runs and transcripts, read for all readers together and handed on from memory.
 
 One look at the database serves every reader of this gateway; it happens at a wake-up, and every few seconds without
-one. Changes wait, encoded, in a window for each scope of callers. A reader that is behind its window reads for itself.
+one. Changes wait, encoded, in a window for each scope of callers. A reader that is behind its window reads for itself;
+so do all of them where a look fails, so that a row which cannot be read ends the answers of its own readers only.
 """
 
 import asyncio
 import contextlib
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge
 from itertools import groupby
 from operator import attrgetter
 
@@ -29,7 +31,7 @@ from runyard.db.changes import (
 from runyard.db.engine import Database
 from runyard.db.records import Message
 from runyard.db.scope import Scope
-from runyard.errors import FeedGone, RunyardError, StoreUnavailable
+from runyard.errors import FeedGone, InternalError, RunyardError, StoreUnavailable
 from runyard.frames import Frame
 from runyard_gateway.sse import Chunk, encode
 from runyard_gateway.views import message_view, run_view
@@ -59,18 +61,30 @@ class _Window:
         self._groups: deque[tuple[int, bytes]] = deque()
         self._size_bytes = 0
 
-    def add(self, since: int, found: Changes) -> None:
+    def add(self, since: int, until: int, changes: Sequence[Change]) -> None:
+        """All changes of the scope's runs from mark `since` on and below `until`."""
         self.start = min(self.start, since)
-        self.end = found.until
-        for mark, group in _encoded(change for change in found.changes if _sees(self.scope, change)):
+        self.end = until
+        for mark, group in _encoded(changes):
             self._groups.append((mark, group))
             self._size_bytes += len(group)
         while self._size_bytes > WINDOW_MAX_BYTES:
             mark, group = self._groups.popleft()
             self._size_bytes -= len(group)
             self.start = mark + 1
+        self._wake(is_news=bool(changes))
+
+    def begin_at(self, mark: int) -> None:
+        """Hold nothing: what is below the mark, readers read for themselves."""
+        self._groups.clear()
+        self._size_bytes = 0
+        self.start = self.end = mark
+        self._wake(is_news=False)
+
+    def _wake(self, *, is_news: bool) -> None:
         for reader in self.readers:
-            reader.wake()
+            if is_news or reader.cursor < self.start:
+                reader.wake()
 
     def after(self, cursor: int) -> tuple[bytes, int]:
         return b"".join(group for mark, group in self._groups if mark >= cursor), max(cursor, self.end)
@@ -80,6 +94,7 @@ class FeedReader:
     """One reader's place. Its cursor is a mark: the reader has everything below it."""
 
     def __init__(self, feed: "Feed", window: _Window) -> None:
+        self.cursor = 0  # of its last read
         self._feed = feed
         self._window = window
         self._news = asyncio.Event()
@@ -90,6 +105,7 @@ class FeedReader:
         """What changed since the cursor; waits up to `timeout_s` for it, and then returns how far it looked in vain.
 
         Raises:
+            InternalError: a row cannot be read.
             RunyardError: what `fail` was given.
         """
         began = cursor
@@ -104,11 +120,12 @@ class FeedReader:
             body, cursor = await self._read(cursor)
             if body:
                 return Chunk(body, cursor, ended=False)
-            try:
+            self.cursor = cursor
+            if loop.time() >= deadline_s:
+                return Chunk(position(cursor) if cursor > began else b"", cursor, ended=False)
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(deadline_s):
                     await self._news.wait()
-            except TimeoutError:
-                return Chunk(position(cursor) if cursor > began else b"", cursor, ended=False)
 
     def interrupt(self) -> None:
         self._interrupted = True
@@ -126,9 +143,14 @@ class FeedReader:
             return self._window.after(cursor)
         try:
             found = await self._feed.read_back(self._window.scope, cursor)
+            body = b"".join(group for _, group in _encoded(found.changes))
         except StoreUnavailable:
             return b"", cursor
-        return b"".join(group for _, group in _encoded(found.changes)), max(cursor, found.until)
+        except Exception as error:
+            scope = self._window.scope
+            log.exception("changes unreadable", code=InternalError.code, tenants=scope.tenants, user_id=scope.user_id)
+            raise InternalError("a change cannot be read") from error
+        return body, max(cursor, found.until)
 
 
 class Feed:
@@ -206,17 +228,31 @@ class Feed:
             return True
         now = await self._database.read(horizon)
         windows = list(self._windows.values())
-        since = now.mark if self._since is None else self._since
+        try:
+            await self._fill(windows, now.mark)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            log.exception("changes unreadable for all readers together", code=InternalError.code, readers=len(windows))
+            for window in windows:
+                window.begin_at(now.mark)
+            self._since = now.mark
+        return now.mark == now.newest
+
+    async def _fill(self, windows: Sequence[_Window], mark: int) -> None:
+        """Hand the windows all changes below the mark that they do not have."""
+        since = mark if self._since is None else self._since
         found = Changes(changes=[], until=since)
         while True:
-            if since < now.mark:
+            if since < mark:
                 scopes = [window.scope for window in windows]
-                found = await self._database.read(changes_of, scopes, since=since, before=now.mark)
+                found = await self._database.read(changes_of, scopes, since=since, before=mark)
+            theirs = _by_owner(found.changes)
             for window in windows:
-                window.add(since, found)
+                window.add(since, found.until, theirs(window.scope))
             self._since = since = found.until
-            if since >= now.mark:
-                return now.mark == now.newest
+            if since >= mark:
+                return
 
 
 def position(cursor: int) -> bytes:
@@ -224,8 +260,18 @@ def position(cursor: int) -> bytes:
     return b"id: %d\n\n" % (cursor - 1)
 
 
-def _sees(scope: Scope, change: Change) -> bool:
-    return change.tenant_id in scope.tenants and scope.user_id in {None, change.user_id}
+def _by_owner(changes: Iterable[Change]) -> Callable[[Scope], list[Change]]:
+    """Finds the changes that a scope covers, in the order of their marks, without a look at all the others."""
+    owned: defaultdict[tuple[str, str | None], list[Change]] = defaultdict(list)
+    for change in changes:
+        owned[change.tenant_id, change.user_id].append(change)
+        owned[change.tenant_id, None].append(change)
+
+    def covered(scope: Scope) -> list[Change]:
+        found = [owned.get((tenant_id, scope.user_id), []) for tenant_id in scope.tenants]
+        return found[0] if len(found) == 1 else list(merge(*found, key=attrgetter("mark")))
+
+    return covered
 
 
 def _encoded(changes: Iterable[Change]) -> Iterable[tuple[int, bytes]]:

@@ -8,12 +8,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from tests.clients.api import Api, Reading
 from tests.clients.sse import Event
 from tests.contract.http.keys import add_key
 from tests.integration.fixtures import on_sqlite
 from tests.integration.stack import Stack
 from tests.standin import says
+
+from runyard.db.tables import agent_runs
+from runyard.lifecycle.creating import ZERO_COST
 
 pytestmark = pytest.mark.anyio
 
@@ -154,6 +158,42 @@ async def test_a_cursor_that_is_too_old_is_told(stack: Stack, unique: str) -> No
             assert reading.parser.last_event_id.isdigit(), "what is no cursor counts as none"
     unknown = await api.get("/v1/feed", until="1")
     assert (unknown.status_code, unknown.json()["error"]["fields"]) == (400, ["until"])
+
+
+async def test_a_row_that_cannot_be_read_ends_the_feed_of_its_readers_only(stack: Stack, unique: str) -> None:
+    """No code of ours writes such a row. The others hear of all that changes, before it and behind it.
+
+    Postgres takes no such JSON; there it is a row that cannot be told.
+    """
+    wrong = {"metadata": sa.literal_column("'secret{'")} if stack.name == "sqlite" else {"cost": {"secret{": 1}}
+    async with stack.starting_gateway() as gateway:
+        owner, admin = gateway.user(unique, tenant="acme"), gateway.user(tenant="acme", roles=("admin",))
+        other, elsewhere = gateway.user(tenant="acme"), gateway.user(unique, tenant="initech")
+        broken = (await owner.start("unserved"))["runId"]
+        runs = sa.update(agent_runs).where(agent_runs.c.id == broken)
+        async with feed(owner) as own, feed(admin) as whole, feed(other) as theirs, feed(elsewhere) as away:
+            for number in range(2):
+                for api, reading in ((other, theirs), (elsewhere, away)):
+                    run_id = (await api.start("unserved"))["runId"]
+                    await reading.until(settles(run_id, "queued"))
+                if number == 0:
+                    with stack.database.begin() as connection:  # the statement leaves its mark on the row
+                        connection.execute(runs.values(wrong))
+            for reading in (own, whole):
+                await reading.rest()
+                last = reading.events[-1]
+                assert (last.type, last.id, data(last)["error"]["code"]) == ("error", None, "INTERNAL")
+        with stack.database.begin() as connection:
+            connection.execute(runs.values(metadata={}, cost=ZERO_COST))
+        async with feed(owner, "0") as again:
+            await again.until(settles(broken, "queued"))
+        complaints = gateway.process.complaints()
+    assert {(told["event"], told["code"]) for told in complaints} == {
+        ("changes unreadable for all readers together", "INTERNAL"),
+        ("changes unreadable", "INTERNAL"),
+    }
+    assert {told.get("user_id") for told in complaints} == {unique, None}
+    assert not any("secret{" in told["event"] for told in complaints)
 
 
 @on_sqlite
