@@ -25,7 +25,7 @@ PAGE = 200
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Horizon:
-    """How far the feed can be read. Below `mark` nothing new can appear any more. No mark from `newest` on is in use."""
+    """How far the feed can be read. Below `mark` nothing new can appear any more. No mark from `newest` on exists."""
 
     mark: int
     newest: int
