@@ -18,7 +18,7 @@ from runyard.client.options import (
     ActAs,
     Blocks,
     CallOptions,
-    Told,
+    SharedOptions,
     agent_call,
     function_call,
     input_call,
@@ -251,7 +251,7 @@ class Client:
         input: Mapping[str, Any] | None = None,  # noqa: A002
         *,
         timeout_s: float | None = None,
-        **options: Unpack[Told],
+        **options: Unpack[SharedOptions],
     ) -> Result:
         """Call a function with its arguments and wait for `result.output`, its value, and `result.text`, what it wrote.
 
@@ -269,7 +269,7 @@ class Client:
         input: Mapping[str, Any] | None = None,  # noqa: A002
         *,
         resume: bool = True,
-        **options: Unpack[Told],
+        **options: Unpack[SharedOptions],
     ) -> Stream:
         """Call a function and read its stream. A function that streams nothing has a single frame, its end.
 

@@ -20,7 +20,7 @@ class ActAs(TypedDict):
     admin: NotRequired[bool]
 
 
-class Told(TypedDict, total=False):
+class SharedOptions(TypedDict, total=False):
     """Options of calls on agents and on functions."""
 
     title: str | None
@@ -37,7 +37,7 @@ class Told(TypedDict, total=False):
     of its own, so that the client can repeat it safely."""
 
 
-class CallOptions(Told, total=False):
+class CallOptions(SharedOptions, total=False):
     """Options of calls on agents."""
 
     run_id: str | None
@@ -76,14 +76,14 @@ def agent_call(agent: str, said: str | Blocks | None, **options: Unpack[CallOpti
     return _call(place("agents", agent, "runs"), said, options, CallOptions.__annotations__)
 
 
-def input_call(run_id: str, said: str | Blocks, **options: Unpack[Told]) -> Call:
+def input_call(run_id: str, said: str | Blocks, **options: Unpack[SharedOptions]) -> Call:
     """`POST /v1/runs/{id}/input`."""
-    return _call(place("runs", run_id, "input"), said, options, Told.__annotations__)
+    return _call(place("runs", run_id, "input"), said, options, SharedOptions.__annotations__)
 
 
-def function_call(name: str, arguments: Mapping[str, Any] | None, **options: Unpack[Told]) -> Call:
+def function_call(name: str, arguments: Mapping[str, Any] | None, **options: Unpack[SharedOptions]) -> Call:
     """`POST /v1/functions/{name}`."""
-    return _call(place("functions", name), dict(arguments or {}), options, Told.__annotations__)
+    return _call(place("functions", name), dict(arguments or {}), options, SharedOptions.__annotations__)
 
 
 def place(*parts: str) -> str:

@@ -6,6 +6,8 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 
+from runyard.backoff import Backoff
+
 log = logging.getLogger(__name__)
 
 FIRST_S = 0.2
@@ -16,8 +18,8 @@ back in step."""
 
 
 class Patience:
-    """The patience of one call or one stream. Waits double from `FIRST_S` to `LONGEST_S`, each shortened at random by
-    up to half. It ends when nothing has got through for `limit_s`; with 0, at the first failure.
+    """The patience of one call or one stream: it waits as `Backoff` says, from `FIRST_S` to `LONGEST_S`. It ends when
+    nothing has got through for `limit_s`; with 0, at the first failure.
     """
 
     def __init__(
@@ -30,16 +32,16 @@ class Patience:
         self._limit_s = limit_s
         self._now = now
         self._sleep = sleep
-        self._next_s = FIRST_S
+        self._backoff = Backoff(first_s=FIRST_S, longest_s=LONGEST_S)
         self._failing_since_s: float | None = None
 
     def eased(self) -> None:
         """All is well: the next failure counts as the first again."""
-        self._next_s = FIRST_S
+        self._backoff.reset()
         self._failing_since_s = None
 
     def reached(self) -> None:
-        """Something got through, but not much: the patience does not end now, and the waits go on growing."""
+        """Something got through, but little: the limit starts again, and the waits keep growing."""
         self._failing_since_s = None
 
     async def wait(self, failure: Exception, *, at_least_s: float = 0.0) -> None:
@@ -51,13 +53,9 @@ class Patience:
         now_s = self._now()
         if self._failing_since_s is None:
             self._failing_since_s = now_s
-        delay_s = self._drawn_s(at_least_s)
+        asked_s = at_least_s * random.uniform(1, 1 + SPREAD)  # noqa: S311 - spreads load, guards nothing
+        delay_s = max(self._backoff.next_s(), asked_s)
         if now_s + delay_s > self._failing_since_s + self._limit_s:
             raise failure
         log.info("%s: trying again in %.1f s", failure, delay_s)
         await self._sleep(delay_s)
-
-    def _drawn_s(self, at_least_s: float) -> float:
-        own_s, self._next_s = self._next_s, min(2 * self._next_s, LONGEST_S)
-        chance = random.random()  # noqa: S311 - spreads load, guards nothing
-        return max(own_s * (0.5 + chance / 2), at_least_s * (1 + SPREAD * chance))
