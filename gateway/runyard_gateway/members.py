@@ -87,5 +87,10 @@ class Members:
         for room in entered:
             here = [f"{user_id}\0{self._gateway}" for user_id in self._here[room]]
             await self._say(keys=[members_key(self._prefix, *room)], args=[COUNTS_MS, *here], client=pipeline)
-        async with answered():
-            await pipeline.execute()
+        try:
+            async with answered():
+                await pipeline.execute()
+        except StoreUnavailable:  # said with the next report, but that of who has come back
+            self._entered |= entered
+            self._left |= {(room, user_id) for room, user_id in left if user_id not in self._here.get(room, ())}
+            raise

@@ -13,8 +13,9 @@ import pytest
 from tests.clients.api import GUARD_S, Api, Reading
 from tests.clients.tokens import token
 from tests.contract.http.keys import add_key, revoke_key
-from tests.integration.fixtures import on_sqlite
+from tests.integration.fixtures import on_postgres, on_sqlite
 from tests.integration.stack import Stack
+from tests.relay import relay_before
 from tests.standin import says
 
 pytestmark = pytest.mark.anyio
@@ -156,6 +157,23 @@ async def test_members_are_listed_while_they_are_there(stack: Stack, unique: str
             await reading.rest()
             assert await other.process.exited() == 0
         await until_members(ann, room)
+
+
+@on_postgres  # whose Redis is reached over TCP
+async def test_who_left_while_redis_was_away_is_listed_no_more(stack: Stack, unique: str) -> None:
+    """Once it is back, whoever is reported next: not when their last report grows old."""
+    room = f"floor:{unique}"
+    listing = stack.gateway.user()
+    with relay_before(stack.backing.redis_url) as relay:
+        async with stack.starting_gateway(RUNYARD_REDIS_URL=relay.url) as other:
+            ann, ben = other.user(f"{unique}-ann"), other.user(f"{unique}-ben")
+            async with joined(ann, room):
+                await until_members(listing, room, f"{unique}-ann")
+                relay.refuse()
+            await other.process.logged("members not told")
+            relay.recover()
+            async with joined(ben, room):
+                await until_members(listing, room, f"{unique}-ben")
 
 
 @on_sqlite
