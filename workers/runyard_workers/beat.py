@@ -16,6 +16,7 @@ import sqlalchemy as sa
 import structlog
 
 from runyard import logs
+from runyard.beats import BEAT_S
 from runyard.db import workers
 from runyard.db.claims import GivenBack
 from runyard.db.engine import sync_engine
@@ -28,7 +29,7 @@ from runyard_workers.liveness import Liveness
 ROUND_S = 1.0
 """In each round the thread looks at the other workers."""
 
-ROUNDS_A_BEAT = int(workers.BEAT_S / ROUND_S)
+ROUNDS_A_BEAT = int(BEAT_S / ROUND_S)
 
 STATEMENT_TIMEOUT_MS = 2_000
 STUCK_ROUNDS = 60
@@ -126,14 +127,14 @@ class Beat:
                 if rounds >= ROUNDS_A_BEAT:
                     self._beat_once(time.monotonic())
                     rounds = 0  # one that failed is tried again in the next round: others may be back already
-                if given_back := self._deaths.pass_round(self.worker_id):
+                if given_back := self._deaths.bury_dead(self.worker_id):
                     self._on_loop(self._on_given_back, given_back)
             except sa.exc.DBAPIError as error:
-                self._deaths.deaf()
+                self._deaths.forget()
                 log.warning("beat failed", worker_id=self.worker_id, error=str(error.orig))
             except Exception:
                 # Without this thread the process would start nothing any more, and nobody would end it.
-                self._deaths.deaf()
+                self._deaths.forget()
                 log.exception("beat failed unexpectedly", worker_id=self.worker_id)
 
     def _end_if_stuck(self) -> None:
@@ -152,7 +153,7 @@ class Beat:
                     self._manifests_seen_at = now
         except WorkerGone:
             log.warning("worker is taken for dead", worker_id=self.worker_id)
-            self._deaths.deaf()
+            self._deaths.forget()
             self._on_loop(self._on_gone)
             self._register()
         else:

@@ -21,8 +21,8 @@ class DeathWatch:
         self._engine = engine
         self._ring = Ring()
 
-    def pass_round(self, me: WorkerId) -> list[GivenBack]:
-        """One look around. Returns the runs that were put back, for which a worker must be woken.
+    def bury_dead(self, me: WorkerId) -> list[GivenBack]:
+        """Look along the ring once. Returns the runs that were put back, for which workers have to be woken.
 
         Raises:
             sqlalchemy.exc.DBAPIError: the database is away.
@@ -45,8 +45,8 @@ class DeathWatch:
                 given_back += buried
         return given_back
 
-    def deaf(self) -> None:
-        """This worker's own beat failed, so what it saw of the others before does not count."""
+    def forget(self) -> None:
+        """Forget what was seen of the others, since this worker's own beat failed."""
         self._ring.forget()
 
     def _dead(self, me: WorkerId) -> list[Row]:

@@ -5,8 +5,8 @@ import contextlib
 import time
 
 BEAT_LIMIT_S = 6.0
-"""Without a beat for this long no model call and no tool starts. It is less than `runyard.db.workers.DEAD_AFTER_S`,
-after which others count the process as dead."""
+"""Without a beat for this long no model call and no tool starts. It is less than `runyard.beats.DEAD_AFTER_S`, after
+which the others take the process for dead."""
 
 
 class Liveness:

@@ -10,12 +10,6 @@ from runyard.db.tables import RUNNING, agent_manifests, agent_runs, workers
 from runyard.errors import WorkerGone
 from runyard.ids import RunId, WorkerId
 
-BEAT_S = 2.0
-"""How often a worker raises its beat."""
-
-DEAD_AFTER_S = 8.0
-"""A worker whose beat stands still for so long, by its watcher's clock, is dead."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Registration:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from tests.contract.store.states import AT, accepted, claimed, registered, run_and_invocation
 
+from runyard.beats import DEAD_AFTER_S
 from runyard.db.engine import Database, sync_engine
 from runyard.db.records import Run
 from runyard.db.workers import beat
-from runyard.depth.pulse import DEAD_AFTER_S
 from runyard.ids import WorkerId
 from runyard_gateway.directory import AgentDirectory
 from runyard_gateway.fleet import Fleet
