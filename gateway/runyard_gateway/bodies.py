@@ -12,11 +12,8 @@ from typing import Any
 from starlette.requests import Request
 
 from runyard.errors import InvalidArgs, PayloadTooLarge, UnsupportedMediaType
-from runyard.text import INTEGERS, clean_text, is_clean
+from runyard.text import INTEGERS, NESTING_MAX, clean_text, is_clean
 from runyard_gateway.answers import JSON
-
-NESTING_MAX = 100
-"""orjson can write 254 levels, and answers wrap what a caller sent in levels of their own."""
 
 DIGITS_MAX = 20
 """As many as 64-bit numbers have. `int` itself refuses only thousands of digits, with an error of its own."""

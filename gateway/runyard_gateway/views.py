@@ -129,7 +129,7 @@ def step_records(steps: Sequence[tuple[Message, Sequence[Call]]]) -> list[shapes
 def _call_view(call: Call) -> shapes.StepCall:
     duration_ms = None
     if call.started_at is not None and call.finished_at is not None:
-        duration_ms = call.finished_at - call.started_at
+        duration_ms = max(0, call.finished_at - call.started_at)  # by two clocks, or by one that was set back
     return {
         "id": call.call_id,
         "name": call.name,

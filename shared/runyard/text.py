@@ -20,6 +20,10 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 INTEGERS = range(-(2**63), 2**64)
 """The integers that every part can write as a number."""
 
+NESTING_MAX = 100
+"""Levels of objects and arrays that every part can write: orjson refuses 255, and the row, the frame or the answer
+around a value adds levels of its own."""
+
 
 def is_clean(text: str) -> bool:
     """Whether `clean_text` would leave the text unchanged."""
@@ -53,6 +57,14 @@ def clean_json(value: Any) -> Any:
     if isinstance(value, dict):
         return {clean_text(key): clean_json(item) for key, item in value.items()}
     raise TypeError(f"not a JSON value: {type(value).__name__}")
+
+
+def nests_too_deep(value: Any, levels: int = NESTING_MAX) -> bool:
+    """Whether JSON values have more levels than this."""
+    if not isinstance(value, list | dict):
+        return False
+    parts = value.values() if isinstance(value, dict) else value
+    return not levels or any(nests_too_deep(part, levels - 1) for part in parts)
 
 
 def truncate_bytes(text: str, limit_bytes: int) -> str:

@@ -1,5 +1,6 @@
 """Bytes of a Messages API stream -> one turn, exactly as the model produced it."""
 
+import functools
 import json
 from collections.abc import Iterable
 from itertools import pairwise
@@ -12,6 +13,7 @@ from structlog.testing import capture_logs
 
 from runyard.blocks import CALL_ID
 from runyard.errors import ProviderError, ProviderUnavailable
+from runyard.text import NESTING_MAX
 from runyard_workers.providers.accumulator import TurnAccumulator
 from runyard_workers.providers.model import Activity, ModelEvent, TextDelta, ThinkingDelta, Turn, UsageSoFar
 from runyard_workers.providers.reading import read_turn
@@ -340,9 +342,10 @@ def test_a_broken_input_is_told_to_the_model(broken: str) -> None:
     assert "output limit" not in last.broken_inputs["toolu_0"]
 
 
-def test_an_input_too_deep_for_the_store_is_broken() -> None:
-    deep = '{"a": ' + "[" * 300 + "]" * 300 + "}"
-    assert list(turn(start(), call(0, deep), end("tool_use")).broken_inputs) == ["toolu_0"]
+@pytest.mark.parametrize(("levels", "broken"), [(NESTING_MAX, []), (NESTING_MAX + 1, ["toolu_0"])])
+def test_an_input_too_deep_for_a_row_or_an_answer_is_broken(levels: int, broken: list[str]) -> None:
+    deep = '{"a": ' + "[" * (levels - 1) + "]" * (levels - 1) + "}"
+    assert list(turn(start(), call(0, deep), end("tool_use")).broken_inputs) == broken
 
 
 CUT = '{"path": "a.txt", "content": "abc'
@@ -488,14 +491,18 @@ def test_what_a_provider_says_of_itself_is_cleaned() -> None:
     assert turn(start(), text(0, "x"), end("a\0b")).stop_reason == "a\N{REPLACEMENT CHARACTER}b"
 
 
-def test_a_count_that_is_no_number_is_none() -> None:
-    assert turn(start(), end(usage={"output_tokens": True})).usage.output_tokens == START_USAGE["output_tokens"]
+@pytest.mark.parametrize("odd", [True, -1, 2**64 - 1, 1.5, "7"])
+def test_a_count_that_counts_nothing_is_none(odd: Any) -> None:
+    assert turn(start(), end(usage={"output_tokens": odd})).usage.output_tokens == START_USAGE["output_tokens"]
 
 
 def test_an_error_event_of_an_odd_shape_is_a_failure() -> None:
     for data in ('{"error": "x"}', '{"message": "x"}', '{"type": "error", "error": {"type": {}, "message": [1]}}'):
         with pytest.raises(ProviderError):
             shown([f"event: error\ndata: {data}\n\n".encode()])
+
+
+DEEP: Any = functools.reduce(lambda inner, _: [inner], range(NESTING_MAX + 1), "SECRET")
 
 
 def delta(index: Any, value: Any) -> bytes:
@@ -517,6 +524,8 @@ def delta(index: Any, value: Any) -> bytes:
         start() + block(0, {"type": "tool_use", "id": "toolu_1", "input": {}}),
         start() + block(0, {"type": "text", "text": ""}, {"type": "text_delta"}),
         start() + b"event: content_block_delta\ndata: {SECRET}\n\n",
+        start() + block(0, {"type": "web_search_tool_result", "content": DEEP}),
+        start() + block(0, {"type": "text", "text": ""}, {"type": "citations_delta", "citation": {"a": DEEP}}),
         start() + b"event: message_stop\ndata: []\n\n",
         start() + b"event: content_block_delta\ndata: \xff\xfe\n\n",
         start()

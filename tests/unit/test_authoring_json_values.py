@@ -16,7 +16,8 @@ import orjson
 import pytest
 from pydantic import BaseModel, Field, SecretStr
 
-from runyard.authoring.json_values import MAX_DEPTH, Unserializable, to_json
+from runyard.authoring.json_values import Unserializable, to_json
+from runyard.text import NESTING_MAX
 
 
 class Color(Enum):
@@ -166,7 +167,7 @@ def doubling():
 
 def deep():
     value: Any = 1
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(NESTING_MAX + 1):
         value = [value]
     return value
 
@@ -193,7 +194,7 @@ REFUSED = [
     (lambda: 10**5000, "int (converting it raised ValueError)"),
     (itself, "that contains itself"),
     (doubling, "that contains itself"),
-    (deep, f"nested deeper than {MAX_DEPTH} levels"),
+    (deep, f"nested deeper than {NESTING_MAX} levels"),
 ]
 
 
@@ -207,9 +208,9 @@ def test_what_has_no_json_form_is_refused_with_its_type_named(make, words):
 
 def test_the_deepest_value_that_is_accepted_can_be_stored():
     value: Any = 1
-    for _ in range(MAX_DEPTH):
+    for _ in range(NESTING_MAX):
         value = [value]
-    assert orjson.dumps({"frame": [to_json(value)]}).count(b"[") == MAX_DEPTH + 1
+    assert orjson.dumps({"frame": [to_json(value)]}).count(b"[") == NESTING_MAX + 1
 
 
 def test_the_same_list_twice_is_no_loop():

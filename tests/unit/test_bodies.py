@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 
 from runyard.errors import InvalidArgs, UnsupportedMediaType
-from runyard_gateway.bodies import NESTING_MAX, PROBLEMS_MAX, NoJsonObject, as_object, check_media_type
+from runyard.text import NESTING_MAX
+from runyard_gateway.bodies import PROBLEMS_MAX, NoJsonObject, as_object, check_media_type
 
 clean = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 storable = st.recursive(

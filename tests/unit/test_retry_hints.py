@@ -21,6 +21,8 @@ from runyard_workers.providers.retry_hints import retry_after_s, says_whether_to
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({"retry-after": "Fri, 31 Dec 99999 23:59:59 GMT"}, None),
+        ({"retry-after": f"Fri, 31 Dec {'9' * 25} 23:59:59 GMT"}, None),
     ],
 )
 def test_the_wait_that_is_asked_for(headers: dict[str, str], wait_s: float | None) -> None:

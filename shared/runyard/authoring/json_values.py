@@ -26,10 +26,7 @@ import orjson
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from runyard.text import clean_json
-
-MAX_DEPTH = 100
-"""Levels of nesting. orjson refuses 255, and the row or frame around the value adds levels of its own."""
+from runyard.text import NESTING_MAX, clean_json
 
 
 class Unserializable(TypeError):
@@ -68,8 +65,8 @@ def _convert(value: Any, path: tuple[int, ...]) -> Any:
             return convert(value)
     if id(value) in path:
         raise Unserializable(f"{type_name(value)} that contains itself")
-    if len(path) >= MAX_DEPTH:
-        raise Unserializable(f"{type_name(value)} nested deeper than {MAX_DEPTH} levels")
+    if len(path) >= NESTING_MAX:
+        raise Unserializable(f"{type_name(value)} nested deeper than {NESTING_MAX} levels")
     return _convert_container(value, (*path, id(value)))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.contract.execution.worker import GUARD_S, Settled, Worker
 from tests.fakes.rows import text
-from tests.standin import Answer, CutHow, Standin, cut, fail, finds, hold, ping_until, refuses, says
+from tests.standin import Answer, CutHow, Standin, cut, event, fail, finds, hold, ping_until, refuses, says, silent
 
 from runyard import tool
 from runyard.authoring.agents import agent
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.anyio
 HEAD, OTHER = "claude-sonnet-5-5", "claude-haiku-4-5"
 KEY = "sk-ant-test-5f0e1d"
 WROTE: list[str] = []
+WRITE = {"type": "tool_use", "id": "toolu_1", "name": "write_file", "input": {}}
 
 
 @tool
@@ -72,6 +73,24 @@ async def test_a_failure_on_the_wire_is_no_end(worker: Worker, broken: Answer) -
         assert settled.contents == ["hi", [text("The answer.")]]
         assert [call.body for call in standin.calls] == [standin.calls[0].body] * 3
         assert WROTE == []
+
+
+@pytest.mark.parametrize("given", [{}, {"text": None}])
+async def test_a_text_block_without_text_is_an_empty_one(worker: Worker, given: dict[str, None]) -> None:
+    """As compatible providers send it; the run can be read and goes on."""
+    content = {"type": "text", **given}
+    textless = silent.then(
+        event("content_block_start", {"type": "content_block_start", "index": 0, "content_block": content}),
+        event("content_block_stop", {"type": "content_block_stop", "index": 0}),
+        event("content_block_start", {"type": "content_block_start", "index": 1, "content_block": WRITE}),
+        event("content_block_stop", {"type": "content_block_stop", "index": 1}),
+    )
+    async with Standin() as standin, provided(worker, standin) as execute:
+        standin.answers(textless.stops("tool_use"), says("The answer."))
+        settled = await execute()
+        assert settled.contents[1] == [text(""), WRITE]
+        assert settled.contents[-1] == [text("The answer.")]
+        assert standin.calls[1].messages[1]["content"] == [WRITE]
 
 
 async def test_the_next_model_is_asked_when_the_first_is_overloaded(worker: Worker) -> None:

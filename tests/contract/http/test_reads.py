@@ -9,6 +9,8 @@ from tests.integration.fixtures import on_sqlite
 from tests.integration.stack import MODEL, Stack
 from tests.standin import calls, fail, hold, says, thinks
 
+from runyard.text import NESTING_MAX
+
 pytestmark = pytest.mark.anyio
 
 RUN_FIELDS = {
@@ -143,6 +145,30 @@ async def test_an_invocation_tells_its_steps(stack: Stack) -> None:
     assert (answering["calls"], answering["finishReason"]) == ([], "end_turn")
     assert isinstance(answering["durationMs"], int)
     assert moment(invocation["createdAt"]) <= moment(invocation["startedAt"]) <= moment(invocation["settledAt"])
+
+
+@on_sqlite
+async def test_no_call_takes_less_than_no_time(stack: Stack) -> None:
+    """Two clocks tell when a call began and ended, or one that was set back."""
+    stack.standin.answers(calls("charge", {"order": "1"}), says("Done."))
+    api = stack.gateway.user()
+    run = await api.run("clerk", "pay")
+    stack.execute("UPDATE agent_calls SET finished_at = started_at - 7 WHERE run_id = :run", run=run["runId"])
+    invocation = (await api.get(f"/v1/invocations/{run['invocationId']}")).json()
+    assert [call["durationMs"] for call in invocation["stepRecords"][0]["calls"]] == [0]
+
+
+@on_sqlite
+@pytest.mark.parametrize(("levels", "is_told"), [(NESTING_MAX, False), (NESTING_MAX + 1, True), (250, True)])
+async def test_a_call_is_readable_however_deep_its_input_is(stack: Stack, levels: int, is_told: bool) -> None:
+    deep = '{"order": ' + "[" * (levels - 1) + "]" * (levels - 1) + "}"
+    stack.standin.answers(calls("charge", deltas=(deep,)), says("Done."))
+    api = stack.gateway.user()
+    run = await api.run("clerk", "pay")
+    assert run["text"] == "Done."
+    _, asking, results, _ = await api.messages(run["runId"])
+    assert (asking["content"][0]["input"] == {}) is is_told
+    assert ("too deep" in results["content"][0]["content"]) is is_told
 
 
 async def test_a_failed_invocation_tells_its_error(stack: Stack) -> None:

@@ -20,6 +20,9 @@ from runyard_workers.providers.tool_input import CUT_REASONS, broken_input_messa
 
 _COUNTS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
+_COUNT_MAX = 2**53
+"""Beyond it no JSON reader need keep a number, and sums of counts would leave 64 bits."""
+
 _WORKING, _ALIVE = Activity(ping=False), Activity(ping=True)
 
 
@@ -118,7 +121,7 @@ class TurnAccumulator:
         if isinstance(usage, dict):
             for name in _COUNTS:
                 count = usage.get(name)
-                if type(count) is int and count > 0:
+                if type(count) is int and 0 < count <= _COUNT_MAX:
                     self._usage[name] = count
         return UsageSoFar(Usage.from_dict(self._usage), self._model)
 

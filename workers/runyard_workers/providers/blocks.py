@@ -4,7 +4,7 @@ from typing import Any
 
 import structlog
 
-from runyard.text import clean_json, clean_text
+from runyard.text import clean_json, clean_text, nests_too_deep
 from runyard_workers.providers.failures import malformed
 from runyard_workers.providers.payloads import read_field
 from runyard_workers.providers.tool_input import read_tool_input
@@ -24,7 +24,7 @@ class StreamedBlock:
     def __init__(self, start: dict[str, Any]) -> None:
         self.kind = read_field(start, "type", str)
         self.content: dict[str, Any] = {
-            name: value if name in _SEALED else clean_json(value) for name, value in start.items()
+            name: value if name in _SEALED else _clean(value) for name, value in start.items()
         }
         if self.is_tool_use:
             read_field(start, "name", str)
@@ -39,6 +39,8 @@ class StreamedBlock:
         initial = start.get(self._text_field)
         self.first_text = self._add_text(initial) if isinstance(initial, str) else ""
         """Text that came with the start; it is to be shown."""
+        if self.kind in {"text", "thinking"} and not isinstance(initial, str):
+            self.content[self._text_field] = ""  # compatible providers leave it out, and every reader of rows needs it
 
     @property
     def is_tool_use(self) -> bool:
@@ -65,7 +67,7 @@ class StreamedBlock:
                 self._signature.append(read_field(delta, "signature", str))
             case "citations_delta":
                 earlier = self.content.get("citations") or []
-                self.content["citations"] = [*earlier, clean_json(read_field(delta, "citation", dict))]
+                self.content["citations"] = [*earlier, _clean(read_field(delta, "citation", dict))]
             case unknown:
                 _log.warning("block delta unknown", block=self.kind, delta=unknown)
         return ""
@@ -102,3 +104,9 @@ class StreamedBlock:
             self.content["input"], self.input_fault = read_tool_input(text)
         elif self.is_tool_use and not isinstance(self.content.get("input"), dict):
             self.content["input"] = {}
+
+
+def _clean(value: Any) -> Any:
+    if nests_too_deep(value):
+        raise malformed("a block that is nested too deep")
+    return clean_json(value)

@@ -3,12 +3,12 @@
 import json
 from typing import Any, NamedTuple
 
-import orjson
-
-from runyard.text import clean_json
+from runyard.text import clean_json, nests_too_deep
 
 CUT_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
 """Stop reasons that end the output wherever it is, in the middle of a call too."""
+
+_UNREADABLE = "not readable JSON: a number is too long or the nesting too deep"
 
 
 class ToolInput(NamedTuple):
@@ -24,15 +24,16 @@ def read_tool_input(text: str) -> ToolInput:
     which the cleaner then makes storable.
     """
     try:
-        value = clean_json(json.loads(text))
-        orjson.dumps(value)  # what cannot be stored must not be accepted: nesting is limited to 254 levels there
+        value = json.loads(text)
     except json.JSONDecodeError as error:
         return ToolInput({}, f"not valid JSON: {error.msg} at character {error.pos}")
-    except (ValueError, TypeError, RecursionError):
-        return ToolInput({}, "not readable JSON: a number is too long or the nesting too deep")
+    except (ValueError, RecursionError):
+        return ToolInput({}, _UNREADABLE)
+    if nests_too_deep(value):
+        return ToolInput({}, _UNREADABLE)
     if not isinstance(value, dict):
         return ToolInput({}, "no JSON object")
-    return ToolInput(value, None)
+    return ToolInput(clean_json(value), None)
 
 
 def broken_input_message(*, fault: str | None, cut_by: str | None) -> str:
