@@ -10,12 +10,12 @@ from tests.integration.stack import Stack
 
 pytestmark = [pytest.mark.anyio, on_redis, pytest.mark.timeout(300)]
 
-WITHIN_S = 10.0
-KILLS = 3
+WITHIN_S = 6.0
+KILLS, KILL_EVERY_S = 2, 2.5
 
 
 async def test_a_hundred_runs_outlive_worker_after_worker(stack: Stack, crew: Crew) -> None:
-    plan = Plan(seed=secrets.randbelow(1_000_000), within_s=WITHIN_S, kills=KILLS)
+    plan = Plan(seed=secrets.randbelow(1_000_000), within_s=WITHIN_S, kills=KILLS, kill_every_s=KILL_EVERY_S)
     print(f"seed {plan.seed}")  # noqa: T201 - pytest shows it with what failed
     outcome = await chaos(stack, crew, plan, tell=print)
     assert outcome.faults == [], outcome

@@ -29,8 +29,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
 AWAY_S = 20.0
 """A worker that is not heard of for 8 s is dead."""
 
-RUNS_OF_A_KIND, OF_FIFTY = 8, 17
-CUTS = 10
+RUNS_OF_A_KIND, OF_FIFTY = 5, 17
+CUTS = 6
 """At least: there are more when commits come faster than the test can follow."""
 
 DEMOTED = "demoted"

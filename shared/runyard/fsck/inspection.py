@@ -29,7 +29,9 @@ GRACE_S = 25.0
 """A dead worker is noticed after 8 s and its runs go on after 11. A stream that its settler left open is found after 10
 s, by a sweep that comes every 5 s, and may have to begin anew."""
 
-LOOK_S = 1.0
+FIRST_LOOK_S, LOOK_S = 0.1, 1.0
+"""How long it waits before it looks again: most suspects are gone in a moment, so the pause doubles up to `LOOK_S`."""
+
 SUSPECTS_A_LOOK = 20
 """How many runs are read together when suspects are looked at again."""
 
@@ -114,9 +116,10 @@ class Inspection:
     async def _look_again(self, grace_s: float) -> None:
         """Until nothing is suspect any more, or the grace period is over."""
         now = asyncio.get_running_loop().time
-        deadline = now() + grace_s
+        deadline, pause_s = now() + grace_s, FIRST_LOOK_S
         while (self._suspects or self._beats.silent) and now() < deadline:
-            await asyncio.sleep(min(LOOK_S, deadline - now()))
+            await asyncio.sleep(min(pause_s, deadline - now()))
+            pause_s = min(2 * pause_s, LOOK_S)
             await self._beats.look_again()
             await self._look_at_suspects()
 

@@ -35,6 +35,7 @@ BEAT_S = 0.1
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspecting, "FIRST_LOOK_S", 0.01)
     monkeypatch.setattr(inspecting, "LOOK_S", 0.01)
 
 
