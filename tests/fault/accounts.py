@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from tests.clients.api import Api
 from tests.integration.stack import Stack
 
+from runyard.blocks import CANCELLED
+
 INTERRUPTED = "tool execution was interrupted; it may have acted"
 ONCE = frozenset({"charge", "wait", "book", "pay"})
 """The tools that must not happen twice."""
@@ -29,6 +31,7 @@ class Once:
     tool: str
     times: int
     is_interrupted: bool
+    is_cancelled: bool
 
     @property
     def is_repeated(self) -> bool:
@@ -37,7 +40,7 @@ class Once:
     @property
     def is_lost(self) -> bool:
         """Its result says that it has acted."""
-        return self.times == 0 and not self.is_interrupted
+        return self.times == 0 and not self.is_interrupted and not self.is_cancelled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +70,13 @@ class Account:
 
     def once(self) -> list[Once]:
         """The calls of the tools that must not happen twice, in order."""
-        interrupted = {block["tool_use_id"] for block in self._blocks("user") if block.get("content") == INTERRUPTED}
+        told = {block.get("tool_use_id"): block.get("content") for block in self._blocks("user")}
         return [
             Once(
                 tool=name,
                 times=sum(words[0] == name and call_id in words for words in self.effects),
-                is_interrupted=call_id in interrupted,
+                is_interrupted=told[call_id] == INTERRUPTED,
+                is_cancelled=told[call_id] == CANCELLED,
             )
             for call_id, name in self.calls().items()
             if name in ONCE

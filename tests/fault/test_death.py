@@ -6,9 +6,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
+import httpx2
 import pytest
 from tests.clients.answer import answer_text, is_terminal
-from tests.clients.api import Reading
+from tests.clients.api import Api, Reading
 from tests.clients.metrics import Samples, scraped, shows, value
 from tests.clients.sse import Event
 from tests.fault.accounts import INTERRUPTED, Account, account_of
@@ -22,9 +23,11 @@ from tests.ports import free_port
 from tests.relay import relay_before
 from tests.standin import hold, says
 
+from runyard.blocks import CANCELLED
+
 pytestmark = [pytest.mark.anyio, on_redis, pytest.mark.usefixtures("stack")]
 
-DEATH, END = "the-death", "the-end"
+DEATH, END, NEVER = "the-death", "the-end", "never"
 LOOKS_UP = says("Kept. ").calls("look_up", {"order": "a"})
 SCRIPTS = {
     "first words": [says("Nothing of ", "this", hold(DEATH)), says("All anew.")],
@@ -40,6 +43,11 @@ SCRIPTS = {
     "frames lost": [LOOKS_UP, says("Not kept", hold(DEATH)), says("Kept ", "too.")],
     "unclosed": [says("All there is.", hold(END))],
     "unclosed, frames lost": [says("Half, ", hold(END), "and half.")],
+    "stopped in its tools": [
+        says("Three. ").calls("charge", {"order": "a"}).calls("wait", {"gate": NEVER}).calls("book", {"order": "a"}),
+        says("Back again."),
+    ],
+    "stopped in its answer": [says("Half ", hold(DEATH)), says("Back again.")],
 }
 """What the model says, in the order in which it is asked: it holds until the death, or until Redis does not hear."""
 
@@ -50,6 +58,8 @@ AT_DEATH = {
     "frames lost": "Kept. Not kept",
     "unclosed": "All there is.",
     "unclosed, frames lost": "Half, ",
+    "stopped in its tools": "Three. ",
+    "stopped in its answer": "Half ",
 }
 """What readers have in hand when the worker is killed."""
 
@@ -58,6 +68,10 @@ TRACEPARENT = {"traceparent": f"00-{TRACE_ID}-{CALLER}-01"}
 
 TAKEN_OVER = ("first words", "mid-stream", "mid-tool", "frames lost")
 UNCLOSED = ("unclosed", "unclosed, frames lost")
+STOPPED = ("stopped in its tools", "stopped in its answer")
+"""When the worker is dead already, and nobody has noticed yet."""
+
+ABANDONED = TAKEN_OVER + STOPPED
 EVERY = pytest.mark.parametrize("name", SCRIPTS)
 
 
@@ -89,6 +103,13 @@ class Aftermath:
     pids: tuple[int, int]
     """Of the two workers."""
 
+    cancels: dict[str, httpx2.Response]
+    again: dict[str, dict[str, Any]]
+    """The results of the runs that were stopped, when they were called once more."""
+
+    sent_again: list[dict[str, Any]]
+    """What the model was sent then, of the one that was stopped in its tools."""
+
 
 @pytest.fixture(scope="module")
 async def aftermath(fleet: Fleet) -> Aftermath:
@@ -111,7 +132,8 @@ async def aftermath(fleet: Fleet) -> Aftermath:
             for name, text in AT_DEATH.items():
                 await staying[name].until_text(text)
             await staying["mid-tool"].until(lambda event: event.type == "tool")
-            await at_work(stack, run_of(staying["mid-tool"]))
+            await at_work(stack, run_of(staying["mid-tool"]), 3)
+            await at_work(stack, run_of(staying["stopped in its tools"]), 2)
 
             metrics_port = free_port()
             [heir] = await crew.join(RUNYARD_METRICS_PORT=str(metrics_port), **collector.environment)
@@ -119,8 +141,9 @@ async def aftermath(fleet: Fleet) -> Aftermath:
             stack.standin.gate(END).release()
             for name in UNCLOSED:
                 await settled(stack, run_of(staying[name]))
-            assert crew.held_by(worker) == {run_of(staying[name]) for name in TAKEN_OVER}
+            assert crew.held_by(worker) == {run_of(staying[name]) for name in ABANDONED}
             crew.kill(worker)
+            stopping = {name: asyncio.create_task(stop(here, run_of(staying[name]))) for name in STOPPED}
             frames.cut()
             stack.drop_frames(staying["frames lost"].stream_id)
             stack.open_gate(DEATH)
@@ -137,6 +160,9 @@ async def aftermath(fleet: Fleet) -> Aftermath:
                 )
                 for name in SCRIPTS
             }
+            cancels = {name: await stop for name, stop in stopping.items()}
+            again = {name: await here.run("mortal", "and now?", runId=run_of(staying[name])) for name in STOPPED}
+            calls = [call for call in stack.standin.calls if call.conversation == f"<{STOPPED[0]}>"]
             await eventually(lambda: invocations(collector.of(TRACE_ID)), "span of the run's end")
             await shows(metrics_port, "runyard_late_closes_total", len(UNCLOSED))
             counted = scraped(metrics_port)
@@ -146,6 +172,9 @@ async def aftermath(fleet: Fleet) -> Aftermath:
         counted=counted,
         spans=collector.of(TRACE_ID),
         pids=(worker.pid, heir.pid),
+        cancels=cancels,
+        again=again,
+        sent_again=calls[-1].messages,
     )
 
 
@@ -153,9 +182,13 @@ def invocations(spans: list[Span]) -> list[Span]:
     return [span for span in spans if span.name == "invoke_agent mortal"]
 
 
-async def at_work(stack: Stack, run_id: str) -> None:
-    """Both tools that wait have acted, and the one that does not has its result."""
-    await eventually(lambda: len(stack.effects(run_id)) == 3, "tools at work")
+async def at_work(stack: Stack, run_id: str, effects: int) -> None:
+    """All of its tools have acted that need not wait for others."""
+    await eventually(lambda: len(stack.effects(run_id)) == effects, "tools at work")
+
+
+async def stop(api: Api, run_id: str) -> httpx2.Response:
+    return await api.post(f"/v1/runs/{run_id}/cancel", headers={"Prefer": "wait=60"})
 
 
 async def settled(stack: Stack, run_id: str) -> None:
@@ -189,9 +222,11 @@ async def test_the_death_is_counted_on_each_run_that_was_taken_over(aftermath: A
         "frames lost": [[]],
         "unclosed": [],
         "unclosed, frames lost": [],
+        "stopped in its tools": [["wait"]],
+        "stopped in its answer": [[]],
     }
     [burial] = [event for event in aftermath.heir if event["event"] == "worker died" and event["runs"]]
-    assert burial["runs"] == len(TAKEN_OVER)
+    assert burial["runs"] == len(ABANDONED)
 
 
 async def test_words_that_were_not_committed_are_withdrawn_in_the_same_stream(aftermath: Aftermath) -> None:
@@ -228,6 +263,28 @@ async def test_readers_are_told_each_calls_end_once(aftermath: Aftermath) -> Non
         ("wait", True),
         ("wait_keyed", False),
     ]
+
+
+@pytest.mark.parametrize(("name", "text"), [(STOPPED[0], "Three. "), (STOPPED[1], "")])
+async def test_a_run_that_was_to_stop_ends_without_a_worker_and_goes_on_later(
+    aftermath: Aftermath, name: str, text: str
+) -> None:
+    response = aftermath.cancels[name]
+    assert (response.status_code, response.json()["status"], response.json()["text"]) == (200, "cancelled", text)
+    assert aftermath.told[name].account.text == text
+    assert (aftermath.again[name]["status"], aftermath.again[name]["text"]) == ("completed", "Back again.")
+
+
+async def test_calls_of_a_run_that_was_to_stop_have_their_results(aftermath: Aftermath) -> None:
+    account = aftermath.told["stopped in its tools"].account
+    results = account.rows[-1]["content"]
+    assert [block["type"] for block in results] == ["tool_result"] * 3
+    assert [block["tool_use_id"] for block in results] == list(account.calls())
+    assert not account.result("charge").is_error
+    assert account.result("wait") == (INTERRUPTED, True)
+    assert account.result("book") == (CANCELLED, True)
+    assert [account.count(tool) for tool in ("charge", "wait", "book")] == [1, 1, 0]
+    assert aftermath.sent_again[-1]["content"] == [*results, {"type": "text", "text": "and now?"}]
 
 
 async def test_a_stream_that_lost_its_frames_begins_anew(aftermath: Aftermath) -> None:
@@ -281,7 +338,7 @@ async def test_the_heir_has_counted_what_it_did(aftermath: Aftermath) -> None:
     assert count("runyard_takeovers_total", agent="mortal") == len(TAKEN_OVER)
     assert count("runyard_late_closes_total") == len(UNCLOSED)
     settled = {"agent": "mortal", "status": "completed", "code": ""}
-    assert count("runyard_invocations_settled_total", **settled) == len(TAKEN_OVER)
+    assert count("runyard_invocations_settled_total", **settled) == len(TAKEN_OVER) + len(aftermath.again)
     begun_anew = [name for name in TAKEN_OVER if any(event.seq > 1_000_000 for event in aftermath.told[name].staying)]
     assert "frames lost" in begun_anew
     assert count("runyard_stream_resets_total") == len(begun_anew)
