@@ -13,8 +13,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BESIDE = (
-    ("tests/fault", "tests/browser"),
-    ("tests/unit", "tests/deploy", "tests/contract/harness", "tests/contract/standin", "tests/contract/streams"),
+    ("tests/fault", "tests/integration"),
+    (
+        "tests/unit",
+        "tests/browser",
+        "tests/deploy",
+        "tests/contract/harness",
+        "tests/contract/standin",
+        "tests/contract/streams",
+    ),
 )
 """The first lane has all the others."""
 
