@@ -1,4 +1,4 @@
-"""Accepting a call: committed to the database, then announced to the workers. Nothing else is needed to accept it."""
+"""Accepting a call: it is committed to the database, then a worker is woken. The commit alone is the acceptance."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,8 +16,8 @@ from runyard_gateway.closing import close_stream
 from runyard_gateway.gateway import Gateway
 
 TRY_AGAIN_S = (0.1, 0.5, 1.0, 2.0, 4.0)
-"""The waits before an acceptance in doubt is tried again. A database that is silent takes longer over each try: none is
-begun later than all of the waits together."""
+"""The waits before each further try of a commit of unknown outcome. No try begins later than their sum, since with a
+silent database each try itself takes long."""
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ async def accept(gateway: Gateway, turn: NewTurn) -> Accepted:
         ACCEPTED.labels(turn.agent).inc()
         log.info("input queued", run_id=run_id, invocation_id=invocation_id, input_id=turn.input_id)
         return accepted
-    if accepted.waits_for_end:  # whoever ends what runs wakes a worker for it
+    if accepted.waits_for_end:  # a worker is woken when the current invocation ends
         gateway.follow_ups.start(tell_cancel(gateway.redis, gateway.settings.prefix, run_id))
     else:
         gateway.publisher.wake(run_id=run_id, invocation_id=invocation_id, queue=turn.queue)
@@ -55,8 +55,8 @@ async def accept(gateway: Gateway, turn: NewTurn) -> Accepted:
 
 
 async def committed(commit: Callable[[], Awaitable[T]], *, again: Callable[[], Awaitable[T]]) -> T:
-    """Commit what creates a run. A caller who is told that it failed must not have one, so after a commit of unknown
-    outcome `again` is tried until the outcome is known, by the ids that both carry.
+    """Commit the creation of a run. After a commit of unknown outcome, `again` is called until the outcome is known: it
+    uses the same ids, and finds what the first try has stored. So no caller gets an error for a run that exists.
     """
     try:
         return await commit()

@@ -1,4 +1,4 @@
-"""Answers: how they are made of JSON, and how they are described."""
+"""JSON answers, and the description of answers for the OpenAPI document."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +32,7 @@ HEADERS = (REQUEST_ID, LOCATION, RUN_ID, STREAM_ID, REPLAYED, RETRY_AFTER)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """An answer that a call may get. `shape`: the type of its body; streams and empty answers have none."""
+    """An answer that a route may give. `shape`: the type of its body; streams and empty answers have none."""
 
     status: int
     description: str

@@ -1,6 +1,6 @@
-"""What a request's body has to be: one JSON object whose text and numbers every store can hold unchanged.
+"""Reading a request's body: one JSON object whose text and numbers every store can hold unchanged.
 
-What no store could hold is refused and never altered, since the sender can still say what was meant (ADR 0009).
+What a store cannot hold is refused, never altered, since the sender can still say what was meant (ADR 0009).
 """
 
 import json
@@ -85,7 +85,7 @@ def _check_size(size_bytes: int, limit_bytes: int) -> None:
 
 
 def _decode(raw: bytes) -> Any:
-    """A number that is too large becomes infinity, which JSON itself cannot express, so that its field can be named.
+    """A number that is too large becomes infinity, so that the error can name its field: JSON has no infinity.
 
     Raises:
         ValueError: it is not JSON text (RFC 8259).
@@ -123,7 +123,7 @@ def _whole_number(digits: str) -> int | float:
 
 
 def _fields(body: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The fields by the names that errors use: those of the body, and of the one body inside it (`as`)."""
+    """The fields by the names that errors use, including those of the nested body `as`."""
     if isinstance(body, _Ambiguous):
         yield body.twice, body
     for name, value in body.items():
@@ -138,7 +138,7 @@ def _problem_of(field: str, value: Any) -> str | None:
 
 
 def _problem(value: Any, levels: int) -> str | None:
-    """Why no store could hold it, in words for the caller; None: every store can."""
+    """Why a store cannot hold it, in words for the caller. None: every store can."""
     parts: Iterable[Any]
     match value:
         case str():

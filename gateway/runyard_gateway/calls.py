@@ -1,4 +1,4 @@
-"""How a call on a run is answered: by its stream, its result, or where to look for it."""
+"""The answer to a call on a run: its stream, its result, or 202 with where to look for it."""
 
 from typing import Protocol
 
@@ -72,7 +72,7 @@ log = structlog.get_logger()
 
 
 class StreamOf(Protocol):
-    """Makes the stream that answers a call which was just accepted."""
+    """Makes the stream that answers a call that was just accepted."""
 
     def __call__(
         self,
@@ -94,7 +94,7 @@ class ResultOf(Protocol):
 
 
 class AgainOf(Protocol):
-    """Makes the answer to a repeated call; `stream` is the original call's, from the caller's cursor on."""
+    """Makes the answer to a repeated call. `stream`: that of the original call, from the caller's cursor on."""
 
     def __call__(self, stream: ResumedStream, accepted: Accepted, principal: Principal) -> ASGIApp: ...
 

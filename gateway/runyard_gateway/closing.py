@@ -1,4 +1,4 @@
-"""Ends the streams that this gateway has to end, once the rows say so."""
+"""Closes the streams of invocations that this gateway has settled, and deletes those of erased runs."""
 
 from collections.abc import Sequence
 
@@ -15,9 +15,7 @@ log = structlog.get_logger()
 
 
 async def close_stream(gateway: Gateway, ending: Ending) -> None:
-    """Close the stream of an invocation that was settled here. If that fails, a worker finds it by its row and closes
-    it later.
-    """
+    """Close the stream of an invocation that this gateway has settled. If that fails, a worker closes it later."""
     try:
         last_frame = await _close(gateway, ending)
         numbers = {} if last_frame == ending.last_frame else {ending.invocation_id: last_frame}
@@ -28,8 +26,8 @@ async def close_stream(gateway: Gateway, ending: Ending) -> None:
 
 
 async def _close(gateway: Gateway, ending: Ending) -> int:
-    """Returns the number of the last frame before the closing ones. After a reset the base in the row says where they
-    are.
+    """Returns the number of the last frame before the closing ones, as the row shall have it. After a reset the row's
+    base has their place, and its number stays.
     """
     if is_in_doubt(ending, await gateway.store.server_run_id()):
         await close_anew(gateway.database, gateway.store, ending)
@@ -42,9 +40,7 @@ async def _close(gateway: Gateway, ending: Ending) -> int:
 
 
 async def forget_streams(gateway: Gateway, stream_ids: Sequence[str]) -> None:
-    """Delete the streams of erased rows. Nobody can read them any more; what cannot be deleted now
-    expires by its TTL.
-    """
+    """Delete the streams of erased runs. If that fails, they expire by their TTL; nobody can read them meanwhile."""
     try:
         await gateway.store.forget(stream_ids)
     except StoreUnavailable as error:

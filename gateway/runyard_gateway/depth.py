@@ -1,4 +1,4 @@
-"""The depth of queues, looked at once a second at most however many ask."""
+"""The depth of queues, read at most once a second for any number of callers."""
 
 import asyncio
 import time
@@ -34,7 +34,7 @@ class Depths:
         self._looked_at = 0.0
 
     async def now(self) -> Depth:
-        """At most a second old, unless a look takes longer; whoever asks during a look gets its result.
+        """The depth, at most a second old unless reading it takes longer. Calls during a read share its result.
 
         Raises:
             StoreUnavailable: the database is away.

@@ -16,14 +16,14 @@ ANSWER_S = 5.0
 
 
 class DepthSamples(Collector):
-    """Collected in the thread that serves metrics; it asks the event loop, which may just have looked."""
+    """Collected in the thread that serves metrics, which asks the event loop for the depth."""
 
     def __init__(self, depths: Depths) -> None:
         self._depths = depths
         self._loop = asyncio.get_running_loop()
 
     def describe(self) -> Iterator[Metric]:
-        """Needs no look: the loop that registers this would wait for itself."""
+        """Does not read the depth: it is called on the event loop, which would wait for itself."""
         yield from _families().values()
 
     def collect(self) -> Iterator[Metric]:

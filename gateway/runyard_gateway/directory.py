@@ -23,9 +23,7 @@ SEEN_WITHIN_MS = 7 * 24 * 3600 * 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownAgent:
-    """An agent or a function. `current`: the newest version that a living worker has; if none lives, the newest that
-    was seen.
-    """
+    """An agent or a function. `current`: the newest version that a living worker has, or else the newest of all."""
 
     current: Manifest
     versions: tuple[Manifest, ...]
@@ -37,7 +35,7 @@ class KnownAgent:
 
     @property
     def priority(self) -> Priority:
-        """The class of calls that name none. (Workers of the version before name neither this nor a limit.)"""
+        """The class of calls that name none. (Manifests of older workers have neither this nor a limit.)"""
         return Priority.stored(self.spec.get("priority", Priority.INTERACTIVE))
 
     @property
@@ -51,10 +49,10 @@ class KnownAgent:
 
 
 class AgentDirectory:
-    """Read at most once a second, for any number of calls; an unknown name is looked up again at once.
+    """Read at most once a second for any number of calls; for an unknown name it is read again at once.
 
-    Functions are looked up by their own names, and never found where an agent is asked for. `lives` (`Fleet.lives`)
-    says which workers live, which a row alone does not show. `per_user`, `per_tenant`: how many runs may run at once,
+    Agents and functions have separate names. `lives` (`Fleet.lives`) says which workers live, which a row alone does
+    not show. `per_user`, `per_tenant`: how many runs may run at once,
     as in the workers' settings; 0: any number.
     """
 

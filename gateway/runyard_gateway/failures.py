@@ -1,4 +1,4 @@
-"""The one place where an exception becomes an answer: `{"error": {"code", "message", "requestId", "retryable"}}`."""
+"""The one place where exceptions become answers: `{"error": {"code", "message", "requestId", "retryable"}}`."""
 
 from collections.abc import Callable
 from math import ceil
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class Failures:
-    """The outermost layer: gives each request an id (`X-Request-Id`) and each exception its body.
+    """The outermost middleware: gives each request an id (`X-Request-Id`), and turns each exception into an answer.
 
     Once an answer has begun, a failure can only break it off: the connection closes, and the reader comes back by its
     cursor.

@@ -1,6 +1,4 @@
-"""Which workers live and what they serve. It is read every 2 s, since a single look cannot tell whether
-a beat rises.
-"""
+"""Which workers live and what they serve. Read every 2 s, since one read cannot show whether a beat rises."""
 
 import asyncio
 import time
@@ -33,7 +31,7 @@ class Fleet:
         return self._pulse.lives(worker_id)
 
     def serves(self, queue: str, agent: str) -> bool:
-        """Whether a living worker that is not leaving takes such runs; True until somebody has looked."""
+        """Whether a living worker that is not leaving takes such runs. True until the workers were read once."""
         return self._served is None or (queue, agent) in self._served
 
     async def run(self) -> None:
@@ -45,7 +43,9 @@ class Fleet:
             await asyncio.sleep(LOOK_S)
 
     async def look_anew(self) -> None:
-        """Look, unless somebody did within the last second: before a caller is told that there is no worker."""
+        """Read the workers again, unless they were read within the last second. To be called before a caller is told
+        that there is no worker.
+        """
         if self._clock() - self._looked_at >= FRESH_S:
             await self.look()
 

@@ -1,4 +1,4 @@
-"""What follows a commit without holding up its answer. It tells parts that may be away, and their timeouts bound it."""
+"""Work that follows a commit in the background, so that the answer does not wait: telling Redis, for example."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,7 +10,7 @@ log = structlog.get_logger()
 
 
 class FollowUps:
-    """When `tasks` ends, its owner waits for those under way. What gets lost, a worker finds by its row."""
+    """Runs in `tasks`, whose owner waits for it at the end. If it is lost, a worker finds the row and does it."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks

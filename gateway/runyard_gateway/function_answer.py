@@ -1,4 +1,4 @@
-"""The answer to a function's caller who accepts a stream: its stream if it streams, else its value as plain JSON."""
+"""The answer to a caller of a function who accepts a stream: the stream if the function writes one, else plain JSON."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -28,13 +28,13 @@ _UNSAID = RESERVED_EVENTS - {FrameEvent.TEXT}
 
 
 def is_functions_own(frame: Frame) -> bool:
-    """Whether the function itself wrote it: not one of the frames that every run has."""
+    """Whether the function itself wrote this frame; every run also has frames of the system."""
     return frame.event not in _UNSAID
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FunctionAnswer:
-    """The first frames decide: answer text, or an event of the function's own, makes the answer a stream."""
+    """The first frame that the function itself writes makes the answer a stream."""
 
     gateway: Gateway
     accepted: Accepted
@@ -61,8 +61,8 @@ class FunctionAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _AnswerAgain:
-    """The answer to a repeated call, in the form of the first one. If its frames are gone, only text is known to have
-    streamed.
+    """The answer to a repeated call, in the same form as the first answer. If the frames are gone, it is a stream if
+    there is text.
     """
 
     stream: ResumedStream
@@ -100,7 +100,7 @@ def answer_again(stream: ResumedStream, accepted: Accepted, principal: Principal
 async def _value(
     gateway: Gateway, invocation_id: str, principal: Principal, *, request_id: str, headers: Mapping[str, str]
 ) -> Response | None:
-    """None: the database is away; the stream also has the end."""
+    """The value, or the error. None: the database is away; then the stream is sent, which also has the end."""
     try:
         found = await gateway.database.read(reads.invocation_of, invocation_id, principal.scope)
     except StoreUnavailable:
@@ -120,9 +120,9 @@ def settled_answer(invocation: Invocation, run: Run, *, request_id: str, headers
 
 
 async def says_something(tail: Pulled, receive: Receive, is_said: Callable[[Frame], bool], *, silence_s: float) -> bool:
-    """Wait until it is known whether the answer is a stream: it is once a frame for which `is_said` holds has come.
+    """Wait until a frame for which `is_said` holds has come (True), or the end without one (False).
 
-    It also is one if the client has left, the process is leaving, or `silence_s` have passed.
+    Also True if the client has left, the process is leaving, or `silence_s` have passed.
     """
     now = asyncio.get_running_loop().time
     deadline, cursor, ended = now() + silence_s, 0, False

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP/1.1 protocol, made right for callers that stall, flood, leave early or offer an upgrade."""
+"""uvicorn's HTTP/1.1 protocol, hardened against callers that stall, flood, leave early or offer an upgrade."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,12 +1,10 @@
-"""An event that one task waits for, on a connection that may stay open for hours."""
+"""A small `asyncio.Event`, for connections that stay open for hours."""
 
 import asyncio
 
 
 class LeanEvent:
-    """Like `asyncio.Event`, without its deque of waiters, which takes 0.7 KB, twice for each connection, even if nobody
-    waits.
-    """
+    """An event for one waiting task. `asyncio.Event` has a deque of waiters: 0.7 KB, twice for each connection."""
 
     __slots__ = ("_is_set", "_waiter")
 

@@ -1,4 +1,4 @@
-"""Who is in which room, over all gateways. Each gateway keeps reporting its own readers for as long as they stay."""
+"""Who is in which room, over all gateways: each gateway reports its own readers in Redis again and again."""
 
 import asyncio
 import secrets

@@ -29,7 +29,7 @@ def agent_turn(
     identity: Identity,
     continues: str | None,
 ) -> NewTurn:
-    """What a call on an agent asks for.
+    """The turn that a call on an agent asks for.
 
     Raises:
         Forbidden, ModelNotAllowed, InputRequired, InvalidArgs: it may not be asked.
@@ -56,7 +56,7 @@ def new_turn(
     identity: Identity,
     content: str | list[dict[str, Any]],
 ) -> NewTurn:
-    """What every call asks for, on an agent or a function (`target`), with ids made for it."""
+    """The turn of any call, on an agent or a function (`target`), with new ids."""
     return NewTurn(
         tenant_id=identity.tenant_id,
         user_id=identity.user_id,

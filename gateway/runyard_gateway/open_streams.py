@@ -1,6 +1,6 @@
 """How many streams each user has open at this gateway.
 
-A stream is counted while it is answered: a reader who leaves before the answer begins was never counted.
+A stream counts from when its answer begins until the answer ends.
 """
 
 from collections import Counter
@@ -14,19 +14,16 @@ from runyard_gateway.auth.principal import Identity, Principal, Service
 from runyard_gateway.requests import address_of
 
 Reader = tuple[str, str]
-"""For whom a stream is counted: tenant and user. For a caller without a token, their address stands in place of the
-user."""
+"""The tenant and the user for whom a stream counts. A caller without a token has an address in place of the user."""
 
 
 def reader_of(tenant_id: str, user_id: str, request: Request) -> Reader:
-    # No name can hold a NUL, so no address makes a user's.
+    # No user's name can contain a NUL, so no address looks like one.
     return tenant_id, user_id or f"\0{address_of(request)}"
 
 
 def reader_behind(principal: Principal, request: Request, *, owner: Reader | None = None) -> Reader:
-    """For whom a stream is counted. A service reads on behalf of the run's owner; where there is no run, it counts
-    itself.
-    """
+    """For whom a stream counts: a service's for the run's owner, or for the service itself if there is no run."""
     match principal.caller:
         case Identity() as user:
             return reader_of(user.tenant_id, user.user_id, request)
@@ -48,7 +45,7 @@ class OpenStreams:
             )
 
     def counted(self, reader: Reader, answer: ASGIApp) -> ASGIApp:
-        """Count the answer while it is given. It is not refused any more, since its call may be accepted already."""
+        """Count the answer while it lasts. It is not refused here, since its call may be accepted already."""
         return _Counted(open=self._open, reader=reader, answer=answer)
 
 

@@ -23,12 +23,12 @@ OpenHandler = Callable[[Gateway, Request], Awaitable[ASGIApp]]
 
 
 async def bearer(gateway: Gateway, request: Request) -> Principal:
-    """Find out who calls by the `Authorization` header alone."""
+    """Authenticate by the `Authorization` header alone."""
     return await gateway.authenticator.principal(request.headers.get("authorization"))
 
 
 async def anybody(gateway: Gateway, request: Request) -> Principal:
-    """The same, but a caller who shows nothing is let in as `NOBODY`, and the handler decides what that allows."""
+    """The same, but a caller without a credential becomes `NOBODY`, and the handler decides what that allows."""
     try:
         return await bearer(gateway, request)
     except Unauthenticated as error:

@@ -1,5 +1,5 @@
-"""Cursors of lists: the place where the next page begins, sealed to its list so that a damaged or foreign one is
-refused.
+"""Cursors of lists: the place where the next page begins, with a checksum over its list, so that a damaged cursor or
+one of another list is refused.
 
 A cursor is no secret and grants nothing: the query itself restricts whose rows are listed.
 """

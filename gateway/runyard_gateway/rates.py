@@ -18,9 +18,9 @@ log = structlog.get_logger()
 
 
 class Rates:
-    """Token buckets: each holds a minute's calls and refills evenly, so that many can pass at once.
+    """Token buckets: each holds a minute's calls and refills evenly, so a burst can pass.
 
-    While Redis is away every call passes: a limit protects against too much, which is no reason to accept nothing.
+    While Redis is away every call passes, since it is better to accept too much than nothing.
     """
 
     def __init__(self, client: Redis, settings: Settings, *, redis_away: Callable[[], bool]) -> None:

@@ -1,5 +1,4 @@
-"""How large a request's head may be and how slow a request, so that a stalled caller does not hold a connection for
-ever.
+"""Limits for the size of a request's head and for slow requests, so that no stalled caller keeps a connection for ever.
 
 The counting happens here; `guarded_protocol.py` asks at each read, and closes the connection.
 """
@@ -36,9 +35,7 @@ class Reception:
         self._received_bytes = self._head_bytes = self._unread_bytes = 0
 
     def read(self, size_bytes: int) -> None:
-        """So many bytes came. Until `head` or `body` says what they were, they belong to a field that has not ended
-        yet.
-        """
+        """So many bytes came. Until `head` or `body` is called, they belong to a field that has not ended."""
         self._received_bytes += size_bytes
         self._unread_bytes += size_bytes
 
@@ -53,7 +50,7 @@ class Reception:
         self.is_owed = False
 
     def forgive(self, now_s: float) -> None:
-        """The delay was not the caller's fault: its time starts again."""
+        """Start the caller's time again, since the delay was not its fault."""
         self._began_s = now_s
 
     def left_s(self, now_s: float, *, is_answered: bool) -> float:

@@ -1,4 +1,4 @@
-"""Rooms: a message goes to everybody who reads the room at this gateway, from memory, and is not kept."""
+"""Rooms: a message is handed to all readers of the room at this gateway, and is not stored."""
 
 import asyncio
 import contextlib

@@ -50,7 +50,7 @@ class Chunk(NamedTuple):
 
 
 class Pulled(Protocol):
-    """`runyard_gateway.hub.Tail`, as far as a response needs it."""
+    """The part of `runyard_gateway.tail.Tail` that a response needs."""
 
     async def pull(self, cursor: int, timeout_s: float) -> Chunk: ...
 

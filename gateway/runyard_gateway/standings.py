@@ -1,4 +1,4 @@
-"""The places of queued calls, and what they wait for besides their turn."""
+"""What queued calls wait for: their position, and a limit or a missing worker that holds them back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from runyard_gateway.fleet import Fleet
 
 
 class WaitReason(StrEnum):
-    """What has to change before a call can have its turn."""
+    """Why a call cannot have its turn yet, even if it is the next."""
 
     NO_WORKER = "no_worker"  # no living worker of its queue has its agent
     AGENT_LIMIT = "agent_limit"  # as many of the agent's runs run as may
@@ -32,7 +32,7 @@ class Standing:
     reason: WaitReason | None
 
     def frame(self) -> dict[str, Any]:
-        """What the stream's readers are told; what is not known is left out."""
+        """The data of a `status` frame. Unknown fields are left out."""
         told: dict[str, Any] = {"status": RunStatus.QUEUED}
         if self.position is not None:
             told["position"] = self.position
@@ -42,7 +42,7 @@ class Standing:
 
 
 class Standings:
-    """Asked for by streams, when their readers are to be told."""
+    """Looks up the standing of queued calls, for the readers of their streams."""
 
     def __init__(self, database: Database, directory: AgentDirectory, fleet: Fleet) -> None:
         self._database = database
@@ -50,7 +50,7 @@ class Standings:
         self._fleet = fleet
 
     async def of(self, stream_ids: Sequence[str]) -> dict[str, Standing]:
-        """For those streams whose runs are queued. Two statements for all of them, the second only if there are limits.
+        """By stream; those whose runs are not queued are left out. A few statements serve all of them.
 
         Raises:
             StoreUnavailable: the database is away.

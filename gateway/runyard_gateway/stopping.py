@@ -1,4 +1,4 @@
-"""Stopping a run: the wish is committed, then reported to the worker that runs it."""
+"""Stopping a run: the cancel is committed, then announced to the worker that runs it."""
 
 import structlog
 
@@ -15,9 +15,9 @@ log = structlog.get_logger()
 
 
 async def stop(gateway: Gateway, run_id: str, scope: Scope, *, invocation_id: str | None = None) -> Cancelled:
-    """What the cancel found, and did. A run that a worker runs (`status` running) is asked to stop, no more.
+    """Cancel a run. A running one is only asked to stop: its `status` in the answer is still running.
 
-    `invocation_id`: what alone it may stop; None: whatever the run is at.
+    `invocation_id`: cancel only this invocation; None: the newest one.
 
     Raises:
         RunNotFound: the run is unknown, or not this caller's; or it has no such invocation.

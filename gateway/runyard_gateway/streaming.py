@@ -1,4 +1,4 @@
-"""The answers that stream: an invocation, from a cursor to its terminal frame; the feed and rooms, without end."""
+"""Answers that stream: an invocation's frames, from a cursor to the terminal one; the feed and rooms, without end."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -96,7 +96,7 @@ class ResumedStream:
             )
 
     async def row(self) -> Invocation:
-        """Raises `StreamNotFound` if it was deleted after the reader was let in."""
+        """Raises `StreamNotFound` if the run was deleted after the reader was authorized."""
         found = await self.gateway.database.read(invocations_by_stream, [self.stream_id])
         if self.stream_id not in found:
             raise StreamNotFound("Unknown or expired stream id")

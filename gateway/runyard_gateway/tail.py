@@ -1,4 +1,4 @@
-"""One reader's place in one stream: it pulls what is pending after its cursor, and holds nothing but the cursor."""
+"""One reader's place in one stream. The reader pulls the frames after its cursor; only the cursor is kept for it."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ class Position(StrEnum):
 
 
 class Station(Protocol):
-    """`runyard_gateway.hub.Hub`, as far as a tail needs it."""
+    """The part of `runyard_gateway.hub.Hub` that a tail needs."""
 
     draining: bool
 

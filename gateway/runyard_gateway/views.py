@@ -14,7 +14,7 @@ from runyard_gateway.standings import Standing
 def run_view(
     run: Run, *, stream_id: str | None, waiting: Sequence[Input] = (), standing: Standing | None = None
 ) -> shapes.Run:
-    """A Run in its final shape: fields that no part of the system can set yet have their resting value."""
+    """`shapes.Run`. Fields of features that are not built yet have their default value."""
     return {
         "id": run.id,
         "tenantId": run.tenant_id,
@@ -65,9 +65,7 @@ def message_view(message: Message) -> shapes.Message:
 
 
 def result_view(invocation: Invocation, run: Run) -> dict[str, Any]:
-    """`shapes.Result`: what the terminal frame says, with the error of a failed invocation; before
-    that, what is known.
-    """
+    """`shapes.Result`, as the terminal frame has it, with the error of a failed one; before the end, what is known."""
     if invocation.status not in SETTLED:
         return {
             **accepted_view(

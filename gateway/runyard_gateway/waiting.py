@@ -1,4 +1,4 @@
-"""`Prefer: wait=N`: hold the answer until an invocation is settled. What is answered is always read from its row."""
+"""`Prefer: wait=N`: delay the answer until an invocation is settled. The answer is always read from its row."""
 
 import time
 

@@ -1,8 +1,8 @@
 """Watches the rows behind silent streams, so that no reader waits for a frame that will never come.
 
-One statement asks for all of them every 5 s, or every second while Redis is away. One or two more tell the callers of
-queued runs where they stand, after a second and every 5 s from then on. A stream that should have ended gets its end
-from the rows, if Redis no longer has it or nobody has closed it for a while.
+Every 5 s, or every second while Redis is away, one statement asks for all of them. Callers of queued runs are told
+their position after a second, and then every 5 s. A stream of a settled invocation gets its end from the rows if Redis
+does not have the stream any more, or if nobody has closed it for a while.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from runyard_gateway.standings import Standings
 CHECK_S = 5.0
 CHECK_REDIS_AWAY_S = 1.0
 TELL_S = 1.0
-"""A call that no worker has taken after this is told where it stands."""
+"""A caller is told the call's position if no worker has claimed it after this time."""
 
 LATE_CLOSE_S = 15.0
-"""The worker that settled closes the stream at once, another one in its place after 10 s."""
+"""The worker that settled the invocation closes its stream at once; if not, any worker does after 10 s."""
 
 log = structlog.get_logger()
 
@@ -39,7 +39,7 @@ class Watcher:
         self._standings = standings
         self._unclosed_since: dict[str, float] = {}
         self._asked: set[str] = set()
-        """Streams that are silent, and whose runs were asked about already whether they wait."""
+        """Silent streams whose callers were told their position already, if they have one."""
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -58,7 +58,7 @@ class Watcher:
                 log.warning("silent streams not checked", error=str(error))
 
     async def _tell_newcomers(self) -> None:
-        """Tell callers whose runs have just begun to wait, without waiting for the next check."""
+        """Tell the callers of runs that have just begun to wait, before the next check."""
         began_s = time.monotonic()
         silent = set(self._hub.silent(TELL_S))
         newcomers, self._asked = silent - self._asked, silent
@@ -87,7 +87,7 @@ class Watcher:
         await self._tell_positions([key for key in invocations if key not in settled], began_s)
 
     async def _tell_positions(self, stream_ids: list[str], as_of_s: float) -> None:
-        """Tell callers whose runs wait for a worker where they stand."""
+        """Tell the callers of those runs that are queued what they wait for."""
         if not stream_ids:
             return
         for stream_id, standing in (await self._standings.of(stream_ids)).items():
@@ -95,7 +95,7 @@ class Watcher:
             self._hub.tell(stream_id, frame, as_of_s=as_of_s)
 
     async def _kept(self, settled: dict[str, Invocation]) -> dict[str, StreamInfo]:
-        """The streams that Redis has; none while it is away."""
+        """Those of the streams that Redis has; none while it is away."""
         if not settled:
             return {}
         try:
@@ -110,7 +110,7 @@ class Watcher:
         except StoreUnavailable:
             raise
         except Exception:
-            # A fault of ours must not end the watcher, and with it the gateway and the streams of all readers.
+            # An error in our code must not end the watcher, and with it the whole gateway.
             log.exception("stream cannot be ended from its rows", stream_id=stream_id, invocation_id=invocation.id)
             frames = [_error(InternalError("the end of the stream cannot be read", streamId=stream_id))]
         else:

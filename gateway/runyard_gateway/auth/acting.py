@@ -1,4 +1,4 @@
-"""Whom a call on an agent is for: its caller, or the user whom a service names (`as`)."""
+"""For whom a call on an agent is made: its caller, or the user whom a service names (`as`)."""
 
 from runyard.db.records import Run
 from runyard.errors import AgentRequiresUser, AgentRunForbidden, Forbidden, InvalidArgs
@@ -8,7 +8,7 @@ from runyard_gateway.requests import ActAs
 
 
 def acting(principal: Principal, act_as: ActAs | None, *, continues: Run | None = None) -> Identity:
-    """Whom a call is for. A service that names nobody continues a run (`continues`) for the run's owner.
+    """The user for whom a call is made. A service that names nobody continues a run (`continues`) for the run's owner.
 
     Raises:
         AgentRunForbidden: `as` was sent by a caller that is no service, or by one that is not for that tenant.

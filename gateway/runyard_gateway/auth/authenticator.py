@@ -79,7 +79,7 @@ class CheckBearer:
 
 
 def require_auth(settings: AuthSettings) -> None:
-    """Raises `StartError` if no setting says how to find out who calls."""
+    """Raises `StartError` if the settings name no way to authenticate callers."""
     if settings.auth is None:
         raise StartError("RUNYARD_AUTH is not set: set it to jwt, or to dev to trust every caller on this machine")
 
@@ -109,5 +109,5 @@ def _bearer(authorization: str | None) -> str:
 
 
 def unauthenticated() -> Unauthenticated:
-    """The error for a caller who shows nothing."""
+    """The error for a caller without a credential."""
     return Unauthenticated("send a token: Authorization: Bearer <token>", reason="missing")

@@ -1,4 +1,4 @@
-"""How long a credential is good."""
+"""How long a credential is valid."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from runyard.errors import Unauthenticated
 
 
 class Lasting:
-    """Good for as long as the process runs."""
+    """Valid for as long as the process runs."""
 
     def written(self) -> dict[str, Any]:
         return {}
@@ -21,7 +21,7 @@ class Lasting:
 
 @dataclass(frozen=True, slots=True)
 class UntilTime:
-    """A token, good until it expires, in seconds since the epoch."""
+    """A token, valid until it expires: `ends_at_s`, in seconds since the epoch."""
 
     ends_at_s: float
 

@@ -1,7 +1,7 @@
-"""Finding out who reads, by a header as from any caller, or by the two things a browser's `EventSource` can send: its
-URL and its cookies.
+"""Authenticating a browser's `EventSource`. It cannot send a header: a ticket is in its URL, or a seat in a cookie
+(`tickets.py`).
 
-Only routes behind a `Door` look at URL and cookies.
+Only routes behind a `Door` accept them.
 """
 
 from collections.abc import Callable
@@ -28,11 +28,11 @@ COOKIE = "runyard_seat"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Door:
-    """A place that a ticket opens. `place` names it, the same for every caller; `otherwise` finds out who calls without
-    one.
+    """A route that accepts tickets. `place`: the name of what it opens, equal for all callers. `otherwise`:
+    authenticates callers without a ticket.
 
-    `is_alike`: whether everybody who is let in finds the same there. If not, a seat counts only for the caller to whom
-    the URL's ticket was given: a browser has one cookie for a path, and another of its users may have got it since.
+    `is_alike`: whether all callers who may enter get the same there. If not, a seat is valid only together with a
+    ticket of the same caller: a browser keeps one cookie for a path, and another of its users may have received it.
     """
 
     place: Callable[[Request], str]
@@ -40,8 +40,8 @@ class Door:
     is_alike: bool
 
     async def enter(self, gateway: Gateway, request: Request) -> Principal:
-        """Find out who reads. A header counts before a ticket, a ticket before a seat; `seat_headers` then has the seat
-        that a ticket gives.
+        """Authenticate a reader: by a header, or else by a ticket, or else by a seat. After a ticket, `seat_headers`
+        returns the new seat.
 
         Raises:
             Unauthenticated, NotReady, StoreUnavailable: as `Authenticator.principal`.
@@ -83,8 +83,8 @@ def seat_headers(request: Request) -> dict[str, str]:
 
 
 def _path(request: Request) -> str:
-    """The path as the browser wrote it, since it compares a cookie's path with that; but a semicolon would end the
-    path.
+    """The path as the browser wrote it, since the browser compares it with the cookie's path. A semicolon is escaped,
+    because it would end the path in the cookie.
     """
     raw: bytes = request.scope["raw_path"]
     return raw.decode().replace(";", "%3B")

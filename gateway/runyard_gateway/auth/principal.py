@@ -1,4 +1,4 @@
-"""Who calls, and whom a call is for."""
+"""Who calls, and for whom a call is made."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ ADMIN, SERVICE = "admin", "service"
 
 
 class Credential(Protocol):
-    """What a caller has shown. An answer that goes on for long asks to be told when it is no longer good."""
+    """What a caller has shown. A long answer can ask to be told when it is not valid any more."""
 
     def written(self) -> dict[str, Any]:
-        """What another gateway needs to know about it, as JSON for `Authenticator.recall`. It contains no secret."""
+        """As JSON for another gateway's `Authenticator.recall`. It contains no secret."""
         ...
 
     def on_end(self, tell: Callable[[Unauthenticated], None]) -> Callable[[], None]:
@@ -25,7 +25,7 @@ class Credential(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Identity:
-    """A user: the one a call is for. They own the run that it creates; its tools see `roles`."""
+    """A user for whom a call is made. They own the run that it creates; its tools see `roles`."""
 
     tenant_id: str
     user_id: str
@@ -66,9 +66,7 @@ class Principal:
 
     @property
     def is_service(self) -> bool:
-        """A service would not know what became of input that joined somebody else's turn, so by default it steers no
-        run.
-        """
+        """By default a service steers no run: it would not know what became of input that joined another turn."""
         return isinstance(self.caller, Service)
 
     @property

@@ -1,4 +1,4 @@
-"""A principal as JSON: what one gateway allowed a caller, for another gateway that is asked later.
+"""A principal as JSON, so that any gateway knows the caller to whom another gateway gave a ticket.
 
 `{"tenant", "user", "roles", "rooms"}` or `{"service", "tenants"}`, plus what the credential adds: `endsAtS`, or `key`
 (a hash).

@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 
 class ServiceKeys:
-    """The keys of `RUNYARD_SERVICE_KEYS` (`lasting`), good as long as the process runs, and those in the database."""
+    """The keys of `RUNYARD_SERVICE_KEYS` (`lasting`), valid as long as the process runs, and those in the database."""
 
     def __init__(self, database: Database, lasting: Sequence[ServiceKey]) -> None:
         self._database = database
@@ -50,9 +50,7 @@ class ServiceKeys:
         return Principal(caller=Service(name=found.name, tenants=found.tenants), credential=credential)
 
     async def run(self) -> None:
-        """Until cancelled: tells the answers that are still going on when their key is revoked. One statement for all
-        of them.
-        """
+        """Until cancelled: end the answers whose key is revoked while they go on. One statement asks for all keys."""
         while True:
             await asyncio.sleep(FRESH_S)
             if not self._watched:
@@ -91,7 +89,7 @@ class _Given(Lasting):
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """A key in the database, good until it is revoked."""
+    """A key in the database, valid until it is revoked."""
 
     watched: dict[str, dict[object, Tell]]
     digest: str
