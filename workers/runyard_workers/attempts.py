@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """What a step asks its models; each gets the request under its own name. A model None: the agent names none."""
+    """What a step asks its models: the same request, under the name of each model. None: the agent names no model."""
 
     models: Sequence[str | None]
     request: ModelRequest
@@ -37,7 +37,7 @@ class Asked:
 
 
 class Attempts:
-    """`call` is the one under way, None between two. `spent` is what failed ones have cost.
+    """`call`: the one under way; None between two. `spent`: what failed calls have cost.
 
     Once `stopped` is set its task is cancelled, and nothing more is tried, even if the call failed as it was closed.
     """
@@ -128,7 +128,7 @@ class Attempts:
         )
 
     def _next_wait_s(self, error: ProviderError | ModelNotConfigured) -> float | None:
-        """Choose what is tried next, the same model or the one after it. None: there is none left."""
+        """Choose the next attempt: the same model, or the next one. Returns the wait before it; None: none is left."""
         wait_s = self._services.retries.wait_s(error, attempt=self._attempt, waited_s=self._waited_s)
         if wait_s is not None:
             self._attempt += 1

@@ -1,4 +1,4 @@
-"""Runs an author's function, sync or async, so that neither its exceptions nor its silence can reach the event loop.
+"""Runs an author's function, sync or async, so that neither its exceptions nor its silence can harm the event loop.
 
 `SystemExit` and `KeyboardInterrupt` that leave a task would end the loop, and a `CancelledError` of the author's own
 would look like a dropped run: all are raised as `FailedError`.

@@ -62,7 +62,7 @@ class Batches:
             self.running.clear()
 
     def may_be_dropped(self) -> bool:
-        """Whether everything that runs now could be run again."""
+        """Whether everything that runs now may be run again elsewhere."""
         return all(call.tool.idempotent for call in self.running)
 
     async def _run(self, turn: Message) -> Boundary:
@@ -140,9 +140,7 @@ class Batches:
             self.output.tool_start(blocks[call.index])
 
     async def _acquit(self, tool: str) -> None:
-        """A tool that came back did not kill the workers that died while it ran: those deaths no longer count against
-        it.
-        """
+        """Clear the deaths that count against a tool: since it has returned, it did not kill those workers."""
         if any(tool in started for started in self.deaths):
             self.deaths[:] = [[name for name in started if name != tool] for started in self.deaths]
             await commit_repeatable(self.database, turns.set_deaths, self.held, self.deaths)
@@ -163,7 +161,7 @@ class Batches:
 
 
 def _outcome(index: int, result: ToolResult) -> CallOutcome:
-    """The outcome of a call that does not run."""
+    """The outcome of a call that will not run."""
     return CallOutcome(index=index, result=result, duration_ms=0)
 
 

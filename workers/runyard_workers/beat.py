@@ -1,8 +1,8 @@
 """The beat: a thread beside the event loop, with a database link of its own, that shows every 2 s that the process
 lives.
 
-The same statements return which runs are this worker's, so the cost does not grow with their number. The thread also
-ends a process whose event loop no longer turns; the others then miss its beat and put its runs back.
+The same statements return the runs that belong to this worker, so the cost does not grow with their number. The thread
+also ends the process if its event loop is stuck; the other workers then miss the beat and put the runs back.
 """
 
 import asyncio
@@ -45,9 +45,9 @@ log = structlog.get_logger()
 class Beat:
     """Registers the worker, beats, and deletes its row at the end.
 
-    Called on the event loop: `on_beat` with the runs that are this worker's, `on_gone` when its row was deleted, and
-    `on_given_back` with the runs of a dead worker. `registration` makes one with a new id: a worker whose row was
-    deleted begins anew under another.
+    It calls, on the event loop: `on_beat` with the runs that belong to this worker, `on_gone` when its row was deleted,
+    and `on_given_back` with the runs of a dead worker. `registration` makes a registration with a new id at each call:
+    a worker whose row was deleted registers again under another id.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class Beat:
         self._thread.start()
 
     def tick(self) -> None:
-        """The event loop turns; called on it every second."""
+        """To be called on the event loop every second: shows that it is not stuck."""
         self._ticked.set()
 
     def drain(self) -> None:
-        """The worker takes no more runs: from the next beat on its row says so."""
+        """Show in the worker's row, from the next beat on, that it takes no more runs."""
         self._draining = True
 
     def stop(self) -> None:
@@ -104,7 +104,7 @@ class Beat:
             with self._engine.begin() as connection:
                 workers.unregister(connection, self.worker_id)
         except sa.exc.DBAPIError as error:
-            # The others find the row unchanged and take it away.
+            # The others find the beat unchanged and delete the row.
             log.warning("worker not unregistered", worker_id=self.worker_id, error=str(error.orig))
         self._engine.dispose()
 
@@ -133,7 +133,7 @@ class Beat:
                 self._deaths.forget()
                 log.warning("beat failed", worker_id=self.worker_id, error=str(error.orig))
             except Exception:
-                # Without this thread the process would start nothing any more, and nobody would end it.
+                # If this thread ended, the process would start nothing any more, and nobody would end it.
                 self._deaths.forget()
                 log.exception("beat failed unexpectedly", worker_id=self.worker_id)
 

@@ -1,7 +1,7 @@
-"""Running the tools that a turn asks for: at the same time unless exclusive. Whatever happens, each call ends in a
-result.
+"""Running the tools that a turn asks for: all at the same time, except exclusive ones. Each call ends in a result,
+whatever happens.
 
-An exception of a tool is its result, whatever its kind. Only dropping the run itself stops a batch.
+Every exception of a tool becomes its result. A batch is stopped only if its run is dropped.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Batch:
 
 
 def plan_batch(blocks: Sequence[Block], ledger: Sequence[Call], tools: Mapping[str, Tool]) -> Batch:
-    """Decide by the ledger what may run: a call that has started runs again only if it is idempotent."""
+    """Decide by the ledger what may run. A call that was started before runs again only if it is idempotent."""
     finished: dict[int, ToolResult] = {}
     refused: dict[int, ToolResult] = {}
     together: list[ReadyCall] = []
@@ -88,7 +88,7 @@ async def run_group(
 ) -> AsyncGenerator[CallOutcome, None]:
     """Run calls at the same time; yields outcomes as they come. Close it (`aclosing`) to drop what still runs.
 
-    Once `cancelled` is set the tools are told and have 10 s; those that still run then are left behind as interrupted.
+    Once `cancelled` is set the tools are told and have 10 s; those that still run then are abandoned as interrupted.
     """
     began = time.monotonic()
     contexts = [context_of(call) for call in group]
@@ -113,7 +113,7 @@ async def run_group(
 
 
 async def _grace(cancelled: asyncio.Event, contexts: Sequence[RunContext]) -> None:
-    """Ends when the tools of a cancelled run have had their time."""
+    """Return when the time that tools have after a cancel is over."""
     await cancelled.wait()
     for context in contexts:
         context.cancelled.set()

@@ -1,4 +1,4 @@
-"""Hears of cancels the moment they are committed. A missed one is found within 2 s by the beat, in the row."""
+"""Listens for cancels. If an announcement is lost, the beat finds the cancel in the row within 2 s."""
 
 from collections.abc import Callable
 
@@ -12,8 +12,9 @@ from runyard.streams.subscription import Subscription
 def cancel_subscription(
     client: Redis, prefix: str, look_at: Callable[[RunId], None], *, reached: Callable[[], None]
 ) -> Subscription:
-    """Whoever makes it runs it. Every worker hears of every cancel, since they are few; only the one that has the run
-    reads its row. `reached`: called whenever Redis is there, at first or again.
+    """The caller runs it. Every worker hears every cancel, since they are few; the one that has the run reads its row.
+
+    `reached`: called after each connection to Redis, the first one included.
     """
     subscription = Subscription(
         client,

@@ -1,8 +1,7 @@
 """Takes queued runs into free slots: one claim for each message, and claims without a message when none comes.
 
-A message may be lost. With a free slot and no message for 2 s the worker claims anyway. After a claim that found a run
-which no message announced it claims again, at once or when a slot becomes free, until nothing is queued or a message
-comes.
+A message may be lost, so with a free slot and no message for 2 s the worker claims anyway. If that finds a run, it
+claims again, at once or when a slot becomes free, until nothing is queued or a message comes.
 """
 
 import asyncio
@@ -53,7 +52,7 @@ class Claimer:
         self._last_message = time.monotonic()
 
     def on_wake(self) -> None:
-        """A message came, in a thread of the broker that reserved a slot for it. Blocks until the claim is over."""
+        """Claim for a message, in the broker's thread that reserved a slot for it. Blocks until the claim is over."""
         self._last_message = time.monotonic()
         asyncio.run_coroutine_threadsafe(self.claim_into_slot(), self._loop).result()
 
@@ -99,7 +98,7 @@ class Claimer:
             return False
 
     async def run(self) -> None:
-        """Claim without messages until cancelled; a claim that is under way is finished first."""
+        """Claim without messages, until cancelled. A claim that is under way is finished first."""
         while True:
             await asyncio.sleep(WITHOUT_MESSAGE_S)
             while time.monotonic() - self._last_message >= WITHOUT_MESSAGE_S:

@@ -1,7 +1,7 @@
-"""Ends the streams of settled invocations: the terminal frame goes to Redis after the settlement is committed.
+"""Closes the streams of settled invocations: the terminal frame is sent to Redis after the settlement is committed.
 
-Settling does not wait for that. If the process dies first, another worker finds the open stream by its row; the script
-lets the first close win.
+A settlement does not wait for this. If the process dies before, another worker finds the open stream by its row. If two
+close the same stream, the first one wins.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class _Unclosed(NamedTuple):
     writer: StreamWriter | None
 
     async def has_its_frames(self) -> bool:
-        """Whether everything that the run wrote is in Redis, or never will be."""
+        """Whether Redis has everything that the run wrote, or never will have it."""
         return self.writer is None or await self.writer.flush() or self.writer.state is not WriterState.LIVE
 
     def release(self) -> None:
@@ -62,7 +62,7 @@ class Closer:
     def close(self, ending: Ending, writer: StreamWriter | None = None) -> None:
         """Close the stream soon, after the frames of its writer, which belongs to the closer from now on.
 
-        An ending that is on its way already is not closed twice.
+        A stream is closed once, even if this is called twice.
         """
         unclosed = _Unclosed(ending, writer)
         if ending.invocation_id in self._unclosed:

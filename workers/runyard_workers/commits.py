@@ -1,4 +1,4 @@
-"""A worker's commits: one that certainly failed is tried again, one that may have happened is reported."""
+"""A worker's commits: one that has failed is tried again; one of unknown outcome is reported."""
 
 import asyncio
 
@@ -14,10 +14,10 @@ log = structlog.get_logger()
 
 
 async def commit(database: Database, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a transaction until it is committed, for as long as the database is away.
+    """Try a transaction again until it is committed, for as long as the database is away.
 
-    Paid work is not thrown away: a model's turn waits here until it can be stored. If the run changes hands meanwhile,
-    the fence refuses it.
+    So no paid work is lost: a model's turn waits here until it can be stored. If the run changes hands meanwhile, the
+    fence refuses it.
 
     Raises:
         CommitUnknown: memory no longer says what is stored: load the run again.

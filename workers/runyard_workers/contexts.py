@@ -23,7 +23,7 @@ class Contexts:
     resources: Mapping[str, Any]
 
     def of_call(self, call_id: str, *, assistant_seq: int, index: int) -> RunContext:
-        """`idempotency_key` is the call's key in the ledger: the same however often the call runs."""
+        """`idempotency_key`: the call's key in the ledger, which is the same each time the call runs."""
         run = self.claim.run
         return self._context(call_id, idempotency_key=f"{run.id}:{assistant_seq}:{index}")
 

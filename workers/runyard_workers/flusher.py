@@ -1,4 +1,4 @@
-"""The one flusher of a worker process: the frames of many runs leave in one script call at a time."""
+"""Sends the frames of all runs of the process to Redis, in one script call at a time."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class Store(Protocol):
-    """`runyard.streams.store.FrameStore`, as far as the flusher needs it."""
+    """The part of `runyard.streams.store.FrameStore` that the flusher needs."""
 
     @property
     def retain_s(self) -> float: ...
@@ -37,7 +37,7 @@ class Store(Protocol):
 
 
 class Flusher:
-    """Sends at once when no call is in flight; what is written during a call leaves with the next.
+    """Sends at once if no call is in flight; what is written during a call is sent with the next one.
 
     While Redis is away frames are kept, and sent when it is back. A frame that arrived although its call failed is not
     sent again. Runs notice nothing of this except the state of their writers.
@@ -77,7 +77,7 @@ class Flusher:
         return 0.0 if self._away_since is None else asyncio.get_running_loop().time() - self._away_since
 
     async def run(self) -> None:
-        """Until cancelled; what is unsent then is dropped."""
+        """Until cancelled. Frames that are not sent by then are dropped."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._send_forever())
             tasks.create_task(self._touch_forever())
@@ -94,7 +94,7 @@ class Flusher:
                     await asyncio.sleep(backoff.next_s())
 
     async def _call(self) -> bool:
-        """False: no answer came."""
+        """False: Redis gave no answer."""
         parcels = self._next_parcels()
         if not parcels:
             return True
@@ -114,7 +114,7 @@ class Flusher:
         return True
 
     def _next_parcels(self) -> dict[StreamWriter, Parcel]:
-        """Writers take turns: one that has more than fits queues again behind the others."""
+        """Writers take turns: one with more than fits into a call queues again behind the others."""
         parcels: dict[StreamWriter, Parcel] = {}
         left_bytes = CALL_BYTES
         while self._ready and left_bytes > 0:

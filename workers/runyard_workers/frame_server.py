@@ -8,10 +8,10 @@ from runyard.lifecycle.closing import Frames
 
 
 class FrameServer:
-    """`run_id` is what it was when it was asked last, and empty while it has never answered.
+    """`run_id`: the run id of Redis when it was last asked; empty until it has answered once.
 
-    It may be older than the present one, never newer than the process that holds a frame written after it was read: a
-    run that begins with an old one is only reset without need.
+    It may be out of date. A run that begins with an old one is at worst reset without need: frames that are written
+    after it was read are never in an older process.
     """
 
     def __init__(self, frames: Frames) -> None:
@@ -20,7 +20,7 @@ class FrameServer:
         self.run_id = ""
 
     async def ask(self) -> str:
-        """The present run id; another one than before means that Redis restarted and may have lost frames.
+        """Ask for the present run id. If it has changed, Redis restarted and may have lost frames.
 
         Raises:
             StoreUnavailable: it does not answer.
@@ -29,16 +29,16 @@ class FrameServer:
         return self.run_id
 
     async def look(self) -> None:
-        """Ask, and keep the run id that is known where there is no answer."""
+        """Ask, and keep the old run id if there is no answer."""
         with contextlib.suppress(StoreUnavailable):
             await self.ask()
 
     def reached(self) -> None:
-        """A connection to it was made, the first one or another one: it may have restarted."""
+        """To be called after each new connection to Redis: it may have restarted."""
         self._reached.set()
 
     async def follow(self) -> None:
-        """Look after each connection, until cancelled. No answer means that the connection is made again."""
+        """Ask after each connection, until cancelled. Without an answer, the next connection asks again."""
         while True:
             await self._reached.wait()
             self._reached.clear()

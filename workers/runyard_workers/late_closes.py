@@ -1,4 +1,4 @@
-"""Closes streams that their settlers did not: a worker that died between its commit and the terminal frame."""
+"""Closes streams of settled invocations that are still open, for example because a worker died after its commit."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 
 async def sweep_forever(database: Database, closer: Closer) -> None:
-    """Until cancelled. Every worker sweeps; two that find the same stream close it once."""
+    """Until cancelled. Every worker sweeps; a stream that two of them find is closed once."""
     while True:
         await asyncio.sleep(SWEEP_S)
         try:

@@ -18,7 +18,7 @@ class Liveness:
         self._loop = asyncio.get_running_loop()
 
     def seen(self, sent_at: float) -> None:
-        """A beat succeeded. `sent_at`: when it was sent (monotonic), since the others count from then."""
+        """A beat succeeded. `sent_at`: when it was sent (monotonic): the time counts from there, as for the others."""
         self._last_beat = sent_at
         with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
             self._loop.call_soon_threadsafe(self._beat.set)

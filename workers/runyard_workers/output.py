@@ -1,4 +1,4 @@
-"""An execution's frames: what readers see of a run, always in step with what its rows hold.
+"""An execution's frames: what readers see of a run, always in step with its rows.
 
 After each load of the run its stream is aligned: frames after the last committed turn are withdrawn by a `rewind`. If
 Redis lost frames, or may have, a `reset` begins the stream anew under numbers far above the old ones.
@@ -119,7 +119,7 @@ class Output:
         self.status("running")
 
     async def _tell_steering_again(self, row: Message, *, is_told: bool) -> None:
-        """Whoever folded steering into the last row may have died before its frame was sent."""
+        """The worker that folded steering into the last row may have died before it sent the frame."""
         if row.role != "user":
             return  # what was folded before was told before the answer to it was stored
         if steering := await self._services.database.read(steering_folded_in, self._held.run_id, row.seq):
@@ -149,9 +149,7 @@ class Output:
         return await self._arrived()
 
     async def _arrived(self) -> bool:
-        """Whether Redis has everything that was written. If Redis has been away for that long already, it does not
-        wait.
-        """
+        """Whether Redis has everything that was written. It does not wait for a Redis that has been away for long."""
         return await self.writer.flush(max(0.0, FLUSH_BEFORE_COMMIT_S - self._flusher.away_s))
 
     def kept_last(self, rows: Sequence[Message]) -> int:
@@ -159,7 +157,7 @@ class Output:
         return kept_last(rows, self._held.invocation_id, base=self._base, sent=self._sent)
 
     def withdraw(self, rows: Sequence[Message]) -> int:
-        """Withdraw what no committed row accounts for: the run ends without it.
+        """Withdraw the frames that belong to no committed row, since the run ends without them.
 
         Returns the number of the last frame before the closing ones. It is stored with the settlement, so that the
         number of the terminal frame is known even when the stream is gone.
@@ -186,7 +184,7 @@ class Output:
         self.writer.write(event_payload(FrameEvent.STATUS, {"status": status, **fields}))
 
     def leave(self) -> StreamWriter:
-        """The run writes no more; whoever takes the writer must release it."""
+        """Give the writer away, since the run writes no more. The caller must release it."""
         self._shut_all()
         return self.writer
 
@@ -229,9 +227,7 @@ class Output:
 
 
 def _rows_from(rows: Sequence[Message], last_frame: int) -> Sequence[Message]:
-    """The answer that ends with this frame and what is behind it. Where Redis has no further frame, whoever committed
-    them has not told of them.
-    """
+    """The rows from the answer that ends with this frame. If Redis has no later frame, they are not announced yet."""
     return next((rows[at:] for at, row in enumerate(rows) if row.last_frame == last_frame), [])
 
 

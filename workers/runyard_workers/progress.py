@@ -1,4 +1,4 @@
-"""What an invocation has spent so far, and its run over all invocations: absolute figures, written by every step."""
+"""What an invocation has spent so far, and what all invocations of its run have spent. Each step stores both."""
 
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -35,7 +35,7 @@ class Progress:
         return replace(spent, steps=self.steps + 1, run_steps=self.run_steps + 1)
 
     def plus_spent(self, usage: Usage, cost: Cost) -> Self:
-        """Of a failed model call: it costs, but is no step."""
+        """Add a failed model call, which costs but is no step."""
         return replace(
             self,
             usage=self.usage + usage,

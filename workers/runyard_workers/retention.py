@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 class Batch(Protocol):
-    """One of `runyard.db.retention`."""
+    """One of the transactions of `runyard.db.retention`."""
 
     async def __call__(self, connection: AsyncConnection, *, age_ms: int) -> Forgotten: ...
 
@@ -38,7 +38,7 @@ class Duty(NamedTuple):
 
 
 def duties_of(settings: Settings) -> dict[str, Duty]:
-    """By the kind of what they delete, as the metric names it."""
+    """By the kind of rows that they delete, as in the metric's label."""
     duties = {
         "idempotency_keys": Duty(retention.forget_keys, retention.KEYS_AGE_MS),
         "deletions": Duty(retention.forget_deletions, retention.DELETIONS_AGE_MS),
@@ -50,7 +50,7 @@ def duties_of(settings: Settings) -> dict[str, Duty]:
 
 
 async def sweep_forever(database: Database, store: FrameStore, duties: Mapping[str, Duty]) -> None:
-    """Until cancelled. Workers that started together sweep at different times."""
+    """Until cancelled. Workers that were started together sweep at different times."""
     while True:
         await asyncio.sleep(random.uniform(0.5, 1.5) * SWEEP_S)  # noqa: S311 - no secret
         await sweep(database, store, duties)
@@ -68,7 +68,7 @@ async def sweep(database: Database, store: FrameStore, duties: Mapping[str, Duty
 
 
 async def _sweep_one(database: Database, store: FrameStore, kind: str, duty: Duty) -> None:
-    """Goes on for one round at most, so that years of old rows of one kind do not keep the other kinds waiting."""
+    """Delete batches for one round at most, so that many old rows of one kind do not hold up the other kinds."""
     rows, more, ends_at_s = 0, True, time.monotonic() + SWEEP_S
     while more:
         done = await database.write(duty.batch, age_ms=duty.age_ms)

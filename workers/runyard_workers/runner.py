@@ -1,5 +1,5 @@
-"""The runs of this process: started when claimed, cancelled when their rows say so, dropped when lost, and given back
-when the process leaves.
+"""The runs of this process. They are started when claimed, cancelled when their rows say so, dropped when they belong
+to another worker, and given back when the process leaves.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ MustYield = Callable[[str, Counter[str]], Awaitable[bool]]
 
 
 class Wakes(Protocol):
-    """`runyard.queue.wakeups.Publisher`, as far as runs that leave need it."""
+    """The part of `runyard.queue.wakeups.Publisher` that the runner needs."""
 
     def wake_all(self, runs: Sequence[GivenBack]) -> None: ...
 
@@ -100,12 +100,12 @@ class Runner:
         self._tasks[holding].cancel()
 
     def look_at(self, run_id: RunId) -> None:
-        """Somebody says that this run is to be cancelled; its row says whether that is so."""
+        """An announcement says that this run is to be cancelled: look at its row in the background."""
         for holding in self._held(run_id):
             self._keep(asyncio.create_task(self._cancel_if_asked(holding)))
 
     async def cancel_if_asked(self, run_id: RunId) -> None:
-        """The same, but returns when the run, if it is here, has been told."""
+        """Look at the run's row, and cancel the run if the row asks for it. Nothing happens if it does not run here."""
         for holding in self._held(run_id):
             await self._cancel_if_asked(holding)
 
@@ -135,7 +135,7 @@ class Runner:
         task.add_done_callback(self._background.discard)
 
     def drop_all(self) -> None:
-        """The others think this worker dead: its runs belong to nobody, or to them."""
+        """Drop all runs: the other workers took this one for dead, so its runs are theirs or queued."""
         for holding in self._tasks:
             self._drop(holding)
 
@@ -192,7 +192,7 @@ class Runner:
         await self._pass_on(given)
 
     def pass_on(self, runs: Sequence[GivenBack]) -> None:
-        """Runs of a worker that died, in the queue again: others are woken for them; those to be stopped end here."""
+        """Runs of a dead worker are queued again: end those that are to be stopped, and wake workers for the others."""
         for given in runs:
             self._keep(asyncio.create_task(self._pass_on(given)))
 

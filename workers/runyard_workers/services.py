@@ -1,4 +1,4 @@
-"""What all runs of the process share. `main.py` builds it once, and owns and closes each part."""
+"""What all runs of the process share. `main.py` builds it once, owns its parts and closes them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from runyard_workers.threads import ToolThreads
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Services:
-    """`resources`: what the agents' `@lifespan`s yielded. `default_model`: for agents that name none."""
+    """`resources`: what the agents' `@lifespan`s yielded. `default_model`: the model of agents that name none."""
 
     database: Database
     flusher: Flusher

@@ -1,7 +1,6 @@
 """Fair shares of a full worker: a run of a tenant over its share makes way at a turn boundary if another tenant waits.
 
-This is looked at when a run stands at a boundary, at most once a second, so a worker hands over at most one run a
-second.
+It is checked when a run stands at a boundary, at most once a second, so a worker hands over at most one run a second.
 """
 
 import time
@@ -49,7 +48,7 @@ class Shares:
             return False
         if self._clock() - self._looked_at >= LOOK_S:
             self._looked_at = self._clock()
-            self._over = frozenset()  # until it is known
+            self._over = frozenset()  # while the rows are read
             self._over = await self._look(held)
         if tenant_id not in self._over:
             return False
@@ -65,7 +64,7 @@ class Shares:
         return tenant_id
 
     async def _look(self, held: Counter[str]) -> frozenset[str]:
-        """The tenants over their share, in whose place another tenant's run should run."""
+        """The tenants that should hand a slot over to another tenant."""
         try:
             groups = await self._database.read(queued_groups, self._queues, self._agents, self._limits)
             waiting = {group.tenant_id: group.running for group in groups}
@@ -79,14 +78,15 @@ class Shares:
 def over_share(
     slots: int, held: Mapping[str, int], running: Mapping[str, int], waiting: Mapping[str, int]
 ) -> frozenset[str]:
-    """The tenants that hold slots here, are over their share and run more than one that waits does.
+    """The tenants that hold more slots here than their share, and have more runs than some tenant with a queued run.
 
     Args:
-        running: how many runs each has, over all workers.
-        waiting: how many runs each tenant has that also has something queued.
+        held: how many slots each tenant holds here.
+        running: how many runs each of them has, on all workers.
+        waiting: for each tenant with a queued run, how many runs it has, on all workers.
 
-    One run more for one tenant and one less for the other must not leave them further apart than before, or the two
-    would pass one slot back and forth. A tenant that has nothing at all does get its turn.
+    A tenant must have at least two runs more than the other one: otherwise the two would pass a slot back and forth. A
+    tenant without any run gets a slot in any case.
     """
     share = slots / len(held.keys() | waiting.keys())
     return frozenset(

@@ -43,7 +43,7 @@ class Shown:
         self._writer.write(payload)
 
     def _begin_anew(self) -> bool:
-        """False: what was shown is too much to write again; whoever comes late misses the beginning."""
+        """False: what was shown is too much to write again, so readers who come late will miss the beginning."""
         told = ((thinking_payload, self._thought), (text_payload, self.said))
         shown = [payload_of("".join(words)) for payload_of, words in told if words]
         if sum(cost_bytes(*payload) for payload in shown) > self._share_bytes:

@@ -1,4 +1,4 @@
-"""What a trace shows of a run's execution: the invocation of its agent, each model call, each tool call.
+"""The spans of a run's execution: the invocation of its agent, each model call, each tool call.
 
 Names are those of the semantic conventions for generative AI, which trace viewers know
 (https://opentelemetry.io/docs/specs/semconv/gen-ai/). Names of our own begin with `runyard.`.
@@ -77,7 +77,7 @@ def calling_model(provider: str, request: ModelRequest, call: ModelCall, *, step
 
 
 def answered(span: Span, turn: Turn) -> None:
-    """Of a model call that gave a whole turn."""
+    """Set the attributes of a model call that gave a whole turn."""
     span.set_attribute("gen_ai.response.finish_reasons", [turn.stop_reason])
     _spent(span, turn.model, turn.usage)
 

@@ -47,7 +47,7 @@ class StoppedError(Exception):
 
 
 class Steps(Protocol):
-    """Where an execution gets its turns. `progress`: what they have cost; a reload sets it back."""
+    """Where an execution gets its turns from. `progress`: what they have cost; replaced when the run is loaded."""
 
     progress: Progress
 
@@ -64,13 +64,11 @@ class Steps(Protocol):
         ...
 
     def unsaid(self, rows: Sequence[Message]) -> AssistantTurn | None:
-        """What readers have seen and no row has, for a run that is cancelled after these rows."""
+        """What readers have seen and no row has yet. A run that is cancelled after these rows stores it as a turn."""
         ...
 
     def is_ending(self, rows: Sequence[Message]) -> bool:
-        """Whether all that is left to do after these rows is to store how it ended, so that there is nothing to hand
-        over.
-        """
+        """Whether nothing is left to do after these rows but to settle, so that there is nothing to hand over."""
         ...
 
 

@@ -25,7 +25,7 @@ class WriterState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parcel:
-    """A writer's share of one script call."""
+    """The operations of one writer in one script call."""
 
     ops: list[Op]
     size_bytes: int

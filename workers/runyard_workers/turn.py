@@ -1,4 +1,4 @@
-"""One model call: its events become frames as they come, and its end a turn that can be stored."""
+"""One model call. Its events become frames as they come; at its end there is a turn to be stored."""
 
 import asyncio
 import contextlib

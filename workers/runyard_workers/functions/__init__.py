@@ -1,1 +1,1 @@
-"""Functions: runs whose turns are all known beforehand, so that the loop which runs agents can run them too."""
+"""Functions: runs whose turns are known beforehand, so that the loop for agents can run them without a model."""

@@ -1,4 +1,4 @@
-"""A function as the tool that its run calls: whatever becomes of the call is an `Outcome`."""
+"""A function as the tool that its run calls. The call always ends with an `Outcome`."""
 
 import functools
 import math
@@ -21,7 +21,7 @@ from runyard_workers.threads import ToolThreads
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FunctionCall(Tool[..., Any]):
-    """Accepts any input: whether it fits the function is decided as part of the call."""
+    """Accepts any input, and checks it as part of the call."""
 
     def arguments(self, input: Any) -> dict[str, Any]:  # noqa: A002 - as `Tool.arguments`
         return {"input": input}
@@ -73,7 +73,7 @@ async def _returned(function: Function[..., Any], given: Any, context: RunContex
 
 
 def _failed(error: BaseException, context: RunContext) -> FunctionFailed:
-    """What the exception says is for the run's owner; a public function's caller without a token may be anybody."""
+    """Only the run's owner gets the exception's message: the caller of a public function may be anybody."""
     if not context.user_id:
         context.log.warning("function failed", exc_info=error)
         return FunctionFailed(f"the function failed ({type(error).__name__})")

@@ -1,6 +1,6 @@
-"""What came of a function's call, in the form in which the ledger and the transcript keep it.
+"""The outcome of a function's call, as the ledger and the transcript store it.
 
-So whichever worker goes on with the run reports the same.
+So any worker that takes the run over reports the same.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ OUTPUT_LIMIT_BYTES = 1_048_576
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """`text`: what it wrote with `ctx.stream.write`. `error`: what its caller is told in place of `output`."""
+    """`text`: what it wrote with `ctx.stream.write`. `error`: what the caller gets in place of `output`."""
 
     text: str
     output: Any = None
@@ -48,7 +48,7 @@ class Outcome:
 
 
 def told(error: RunyardError | Refused) -> dict[str, Any]:
-    """An error as the function's caller is told of it: what `FunctionEnded` is made from."""
+    """An error as the function's caller gets it, from which `FunctionEnded` is made."""
     return {
         "code": error.code,
         "message": error.message,

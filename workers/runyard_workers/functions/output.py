@@ -15,7 +15,7 @@ TEXT_LIMIT_BYTES = 1_048_576
 
 
 class FunctionOutput(Output):
-    """`answer`: what the function has written, as far as it is in the stream; None: nothing."""
+    """`answer`: the part of what the function has written that is in the stream; None: nothing."""
 
     answer: "AnswerSink | None" = None
 
@@ -31,7 +31,7 @@ class FunctionOutput(Output):
         return self.answer
 
     def say(self, text: str) -> None:
-        """Write what the function had written before a worker took its run over."""
+        """Write again what the function had written before this worker took its run over."""
         self.writer.write(text_payload(text))
 
     async def align(self, rows: Sequence[Message]) -> None:

@@ -1,4 +1,4 @@
-"""The turns of a function's run: one that asks for its call, and one with what it wrote.
+"""The turns of a function's run: the first asks for its call, the second has the text that it wrote.
 
 Its transcript: the arguments as JSON text, the call, its `Outcome`, and the text if there is any.
 """
@@ -36,7 +36,7 @@ class FunctionSteps:
         self._output = output
 
     def stop(self) -> None:
-        """None of its turns is ever under way; a call that is learns of the cancel from its context."""
+        """Nothing to stop: its turns take no time, and a running call learns of the cancel from its context."""
 
     async def call(self, rows: Sequence[Message]) -> Step:
         """The turn that follows these rows.
@@ -52,7 +52,7 @@ class FunctionSteps:
         return Step(turn=await self._output.flushed(turn, rows), beside={"output": outcome.output})
 
     def unsaid(self, rows: Sequence[Message]) -> AssistantTurn | None:
-        """What a function had written by the time it was cancelled."""
+        """What the function had written until it was cancelled."""
         outcome = _outcome(rows)
         if outcome is None:
             return None
