@@ -21,7 +21,7 @@ RETRY_S = 0.5
 class Position(StrEnum):
     READABLE = "readable"  # frames follow, or may follow
     ENDED = "ended"  # the stream is closed and the cursor at its tip or beyond: nothing will ever follow
-    ABSENT = "absent"  # Redis does not have the stream, or does not answer
+    ABSENT = "absent"  # Redis does not have the stream, or not its end, or does not answer
 
 
 class Station(Protocol):
@@ -93,10 +93,12 @@ class Tail:
             return Position.ABSENT
         if info.state is StreamState.LIVE:
             self._station.heed(self._window)
+        elif cursor >= info.last:
+            return Position.ENDED
+        elif not self._found:
+            return Position.ABSENT
         if info.has_lost(cursor):
             raise _gone(info.first)
-        if info.state is StreamState.CLOSED and cursor >= info.last:
-            return Position.ENDED
         self._window.learn(
             info, time.monotonic()
         )  # what is stored can be read at once, while the subscription is still on its way
@@ -199,12 +201,12 @@ class Tail:
                 frames = await self._reader.read(self._window.stream_id, cursor, self._page)
             if frames and frames[0].seq == cursor + 1:
                 return self._chunk(frames)
-            info = await self._reader.info(self._window.stream_id)
+            info, frames = await self._reader.look(self._window.stream_id, cursor, self._page)
         except StoreUnavailable:
             return None
         if info is not None and info.has_lost(cursor):
             raise _gone(info.first)
-        if frames and info is not None and frames[0].seq == info.base:
+        if frames and info is not None and frames[0].seq in {cursor + 1, info.base}:
             return self._chunk(frames)
         return None  # nothing yet; or the stream was lost or begun anew between the two, and is read again
 

@@ -61,7 +61,11 @@ class FrameReader:
         return (await self.infos([stream_id])).get(stream_id)
 
     async def look(self, stream_id: str, after: int, count: int = PAGE) -> tuple[StreamInfo | None, list[Frame]]:
-        """`info` and `read` in one round trip: where the stream stands, then frames, which may be more by then."""
+        """`info` and `read` in one round trip: where the stream stands, then frames, which may be more by then.
+
+        `first` is where the frames found begin, if some between them and `after` are gone: whoever trims a stream by
+        hand leaves the hash as it is.
+        """
         pipeline = self._client.pipeline(transaction=False)
         pipeline.hmget(self.keys.meta(stream_id), _META)
         pipeline.exists(self.keys.frames(stream_id))
@@ -70,6 +74,10 @@ class FrameReader:
             meta, has_frames, entries = await pipeline.execute(raise_on_error=False)
             info = _info(meta, has_frames)
         frames = [] if isinstance(entries, ResponseError) else [_frame(seq, fields) for seq, fields in entries]
+        if info is not None and info.last > after:
+            oldest = frames[0].seq if frames else info.last + 1
+            if oldest > after + 1:
+                info = info._replace(first=max(info.first, oldest))  # noqa: SLF001 - a public method of named tuples
         return info, frames
 
     async def server_run_id(self) -> str:

@@ -362,6 +362,32 @@ async def test_a_newcomer_to_a_talkative_tool_is_told_what_is_gone(stack: Stack,
     assert [event for event in first.events if (event.seq or 0) > gone["toSeq"]] == late.events[3:]
 
 
+async def test_a_stream_trimmed_by_hand_is_read_as_any_trimmed_one(stack: Stack, unique: str) -> None:
+    """Its hash tells of frames that are not there: nobody waits for them."""
+    stack.standin.answers(says("one ", "two ").calls("hold", {"gate": unique}), says("three"))
+    api = stack.gateway.user()
+    async with api.streaming("clerk") as first:
+        await stack.gate_reached(unique)
+        key = f"{stack.backing.prefix}:stream:{first.stream_id}"
+        begins = await first.until(lambda event: event.type == "tool_start")
+        stack.redis.xtrim(key, minid=str(begins.seq), approximate=False)
+        below = await api.get(f"/v1/streams/{first.stream_id}", headers={"Last-Event-ID": "0"})
+        assert (below.status_code, below.json()["error"]["oldestSeq"]) == (410, begins.seq)
+        async with api.resuming(first.stream_id) as late:
+            await late.until(lambda event: event == begins)
+            assert late.text == "one two "
+            stack.open_gate(unique)
+            await late.rest()
+            await first.rest()
+    assert late.text == first.text == "one two three"
+    assert late.events[-1] == first.events[-1]
+    stack.redis.xtrim(key, maxlen=0, approximate=False)
+    for cursor in (None, "0", begins.id):
+        told = await replay(api, first.stream_id, cursor)
+        assert [event.type for event in told] == ["rewind", "", "result"]
+        assert answer_text(told) == first.text
+
+
 async def until_text(reading: Reading, text: str) -> None:
     """Read on until the text is this; on the way to it, what is kept of a trimmed answer may be any part of it."""
     while reading.text != text:
