@@ -50,9 +50,7 @@ def error_body(
 
 
 class InternalError(RunyardError):
-    """An exception of our own code that nobody foresaw. The log has it under the request's id; the caller is told only
-    a code.
-    """
+    """An unforeseen exception in our own code. The log has it under the request's id; the caller gets only a code."""
 
 
 # The call was wrong ------------------------------------------------------------------------------------------------

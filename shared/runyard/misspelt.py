@@ -1,6 +1,6 @@
-"""Variables that begin like settings and are none: a misspelt one would be without effect, and nobody would hear of it.
+"""Warns of environment variables that begin like settings but are none, since a misspelt setting has no effect.
 
-They stop no start. In a rolling deploy a process of the version before is given the settings of the newer one.
+They do not stop the start: in a rolling deploy an older version may run with the settings of the newer one.
 """
 
 import difflib
@@ -22,14 +22,14 @@ log = structlog.get_logger()
 
 
 def misspelt(environ: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
-    """Each with the setting that it may be meant for, as far as one is near."""
+    """By name, with the setting that is probably meant, if there is one with a similar name."""
     for name in sorted(environ):
         if name.upper().startswith(PREFIX) and name.upper() not in SETTINGS and not _SERVICE_LINK.search(name):
             yield name, next(iter(difflib.get_close_matches(name.upper(), SETTINGS, n=1, cutoff=0.8)), None)
 
 
 def warn(environ: Mapping[str, str]) -> None:
-    """One line in the log for each; never what they hold."""
+    """Log one line for each, without its value."""
     for name, nearest in misspelt(environ):
         hint = {} if nearest is None else {"nearest": nearest}
         log.warning("setting is unknown: it has no effect", setting=name, **hint)

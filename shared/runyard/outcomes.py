@@ -1,6 +1,6 @@
-"""How an invocation ended: the frame that ends its stream, made from what its row stores.
+"""The terminal frame of an invocation, made from what its row stores.
 
-Whoever settled writes it, and a gateway makes it again for readers whose frames are gone: both say the same.
+The process that settles the invocation writes it. A gateway makes the same again for readers whose frames are gone.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ def terminal_payload(*, result: dict[str, Any], error: dict[str, Any] | None, re
 
 
 def failure_body(*, result: dict[str, Any], error: dict[str, Any], request_id: str) -> dict[str, Any]:
-    """The error, with the fields of the result that a caller needs who has nothing but this frame."""
+    """The error's body, with the fields of the result that a caller needs who gets only this frame."""
     names = ("runId", "invocationId", "streamId", "status", "steps", "usage", "cost", "errors", "unanswered")
     fields = error.get("fields", {}) | {name: result[name] for name in names if name in result}
     return error_body(

@@ -1,4 +1,4 @@
-"""Rooms: a message reaches everybody who is in the room now, and nobody who comes later."""
+"""Rooms: a message reaches everybody who is in the room now. It is not stored for those who come later."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The request's messages, built anew from the stored rows, which stay whole.
+"""Builds the messages of a model request from the stored rows, which are not changed.
 
 Rules of the Messages API (https://docs.claude.com/en/api/messages): roles alternate, every tool_use is answered in the
 very next user message, results come before text, no text block is blank, no turn ends with thinking.
@@ -37,7 +37,7 @@ def request_messages(rows: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def _merged(turns: Iterable[tuple[str, Content]]) -> list[tuple[str, Content]]:
-    """Adjacent turns of one role as one; turns that say nothing are left out."""
+    """Adjacent turns of one role become one; empty turns are left out."""
     merged: list[tuple[str, Content]] = []
     for role, content in turns:
         if merged and content and merged[-1][0] == role:
@@ -88,7 +88,7 @@ def _without_open_server_calls(turns: list[tuple[str, Content]]) -> Iterator[tup
 
 
 def _answered(asked: list[str], content: Content) -> Content:
-    """Results first, one for each call: a call that a crash left open is answered as interrupted."""
+    """Results first, one for each call. A call that a crash left without a result is answered as interrupted."""
     if isinstance(content, str) and not asked:
         return content
     blocks = as_blocks(content)

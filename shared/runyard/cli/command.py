@@ -1,4 +1,4 @@
-"""The `runyard` command: its options, and the one line in which it says why it cannot go on."""
+"""The `runyard` command: its options, and the one line that explains an error."""
 
 import importlib.metadata
 import sys
@@ -188,7 +188,7 @@ app.add_typer(calls.app)
 
 
 def main() -> None:
-    """The entry point: what cannot go on is told in one line."""
+    """The entry point. An error that was foreseen is printed as one line."""
     try:
         app()
     except (StartError, CouldNotLookError, ChildExitedError) as error:

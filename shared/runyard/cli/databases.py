@@ -1,4 +1,4 @@
-"""How a command uses the database: over one connection, for as long as its work takes."""
+"""Running a command's work on the database, over one connection that is closed afterwards."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

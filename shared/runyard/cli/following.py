@@ -1,4 +1,4 @@
-"""Reads a stream to its end, or until the person at the terminal leaves it. Ctrl-C asks what they want."""
+"""Shows a stream to its end. Ctrl-C asks the person at the terminal whether to cancel the run, leave it, or read on."""
 
 import asyncio
 import contextlib
@@ -23,16 +23,14 @@ CANCEL, DETACH = "c", "d"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Followed:
-    """What a person may cancel who reads its stream."""
+    """The invocation whose stream is read, so that it can be cancelled."""
 
     run_id: str
     invocation_id: str | None
 
 
 async def follow(client: Client, stream: Stream, screen: Screen, followed: Followed | None) -> int:
-    """Show every frame; returns the exit code. `followed` None: it is not known, so it cannot be
-    cancelled from here.
-    """
+    """Show every frame. Returns the exit code. `followed` None: nothing is known that could be cancelled."""
     try:
         async with stream, _interrupts() as interrupts:
             return await _Following(client, stream, screen, followed, interrupts).to_its_end()
@@ -43,7 +41,7 @@ async def follow(client: Client, stream: Stream, screen: Screen, followed: Follo
 
 
 def detached(place: str) -> list[str]:
-    """How to get back to a run or a stream."""
+    """The line that says how to come back to a run or a stream."""
     return [f"it goes on; to see it again: runyard tail {place}"]
 
 
@@ -85,7 +83,7 @@ class _Following:
         return await anext(self._stream, None)
 
     async def _goes_on(self) -> bool:
-        """What Ctrl-C means. False: the person has left."""
+        """Ask what Ctrl-C was to do, and do it. False: the person has left."""
         self._interrupts.clear()
         self._screen.line()
         answer = DETACH if self._cancelled or self._followed is None else await _asked(self._interrupts)
@@ -96,7 +94,7 @@ class _Following:
         return answer != DETACH
 
     async def _cancels(self, followed: Followed) -> bool:
-        """False: the person leaves before a gateway has taken the cancel, which may be long in coming."""
+        """Cancel the invocation. False: the person left before a gateway took the cancel."""
         self._cancelled = True
         told("cancelling; Ctrl-C again leaves at once")
         cancel = self._client.cancel(followed.run_id, invocation_id=followed.invocation_id)
@@ -111,7 +109,7 @@ class _Following:
 
 
 async def _asked(interrupts: asyncio.Event) -> str:
-    """The first letter of the answer. Where there is nobody to ask, and at another Ctrl-C: detach."""
+    """The first letter of the answer. At another Ctrl-C, or without a terminal: `DETACH`."""
     answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     threading.Thread(target=_ask, args=(answer,), daemon=True).start()
     if await _came_first(answer, interrupts):
@@ -121,7 +119,7 @@ async def _asked(interrupts: asyncio.Event) -> str:
 
 
 def _ask(answer: "asyncio.Future[str]") -> None:
-    """In a thread of its own: nothing but an answer ends it, and the process may end before."""
+    """Runs in a daemon thread, since only an answer ends the wait for one."""
     line = DETACH
     with contextlib.suppress(OSError), TERMINAL.open("r+b", buffering=0) as terminal:
         terminal.write(QUESTION.encode())
@@ -131,7 +129,7 @@ def _ask(answer: "asyncio.Future[str]") -> None:
 
 
 async def _came_first(awaited: "asyncio.Future[Any]", interrupts: asyncio.Event) -> bool:
-    """Whether it is done, not interrupted."""
+    """Whether it was done before an interrupt came."""
     pressed: asyncio.Future[Any] = asyncio.ensure_future(interrupts.wait())
     try:
         await asyncio.wait({awaited, pressed}, return_when=asyncio.FIRST_COMPLETED)
@@ -142,7 +140,7 @@ async def _came_first(awaited: "asyncio.Future[Any]", interrupts: asyncio.Event)
 
 @asynccontextmanager
 async def _interrupts() -> AsyncIterator[asyncio.Event]:
-    """Set by Ctrl-C, which does nothing else meanwhile."""
+    """An event that Ctrl-C sets. Inside the block Ctrl-C does nothing else."""
     pressed, loop = asyncio.Event(), asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, pressed.set)
     try:

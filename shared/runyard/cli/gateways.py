@@ -1,4 +1,4 @@
-"""How a command calls a gateway, and the one line in which it says why it cannot go on."""
+"""Running a command that calls a gateway, and the one line that explains an error."""
 
 import asyncio
 import logging
@@ -47,7 +47,7 @@ def explained(error: RunyardError) -> str:
 
 
 def told(*lines: str) -> None:
-    """Print for the person, not into the output. Other people's words in it cannot move the cursor."""
+    """Print to stderr, for the person. Text of others in it cannot move the cursor."""
     for line in lines:
         print(printable(line), file=sys.stderr, flush=True)
 
@@ -87,7 +87,7 @@ async def _look(place: str, secret: str | None) -> None:
 
 
 def _show_retries() -> None:
-    """Show what the client waits for, so that nobody wonders why nothing happens."""
+    """Show what the client waits for while it tries again."""
     log = logging.getLogger("runyard.client")
     if not log.handlers:
         log.addHandler(_Told())
@@ -100,5 +100,5 @@ class _Told(logging.Handler):
 
 
 def _read_no_more() -> None:
-    """Python flushes stdout as it ends, and nobody is left to read it."""
+    """Send the rest of stdout nowhere: Python flushes it at its end, and its reader is gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -55,7 +55,7 @@ class _Watcher:
     pulse: Pulse = field(default_factory=Pulse)
 
     async def settle(self) -> None:
-        """Look until it is certain which workers live: a row alone does not show that, and beats come every 2 s."""
+        """Read the beats until it is certain which workers live. A single read does not show that."""
         told, waited_s = False, 0.0
         while True:
             self.pulse.see(await self.database.read(read_beats))
@@ -131,7 +131,7 @@ def _by_class(queue: QueueDepth, shown: Callable[[QueuedClass], str]) -> str:
 
 
 def bar(part: int, whole: int) -> str:
-    """How much of it is taken. Anything at all is visible, and only a full one looks full."""
+    """A bar for how much is taken. One slot is already visible, and only a full bar looks full."""
     cells = BAR_CELLS if part >= whole else min(BAR_CELLS - 1, -(-part * BAR_CELLS // whole))
     if not part:
         cells = 0

@@ -1,4 +1,4 @@
-"""Waits for whichever of several things happens first."""
+"""Waits for the first of several things to happen."""
 
 import asyncio
 from collections.abc import Coroutine

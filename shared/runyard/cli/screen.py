@@ -32,7 +32,7 @@ class Screen(Protocol):
     def show(self, frame: Frame, stream: Stream) -> None: ...
 
     def line(self) -> None:
-        """Something else is about to be printed."""
+        """Begin a new line, since something else will be printed."""
 
 
 class Lines:
@@ -119,7 +119,7 @@ class Answer:
 
 
 def noted(frame: Frame) -> str | None:
-    """One line about what happens besides the answer; None: nothing that a person waits for."""
+    """One line about what happens besides the answer; None: nothing that a person needs to see."""
     note: str | None = None
     match frame:
         case ToolStart(name=name, input=given):

@@ -1,4 +1,4 @@
-"""The folder `.runyard/` that holds all that `runyard dev` keeps, and the lock that gives it one owner."""
+"""The folder `.runyard/` with everything that `runyard dev` keeps, and the lock by which one process owns it."""
 
 import asyncio
 import fcntl

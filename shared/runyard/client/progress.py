@@ -37,7 +37,7 @@ class Progress:
                 self.invocation_id = result.invocation_id or self.invocation_id
 
     def begin_anew(self) -> None:
-        """The frames after the cursor are gone: a reader that starts from the beginning gets the whole text again."""
+        """Start from the beginning, where the gateway sends the whole text: the frames after the cursor are gone."""
         self.cursor = None
         self._pieces.clear()
 

@@ -135,7 +135,7 @@ class Stream(InHand):
             await connection.aclose()
 
     async def _next(self, connection: "_Connection") -> Frame | None:
-        """The next frame; None: the connection has ended, and all that can be done was done to have another."""
+        """The next frame. None: the connection has ended, and a new one was opened if that was possible."""
         try:
             event = await connection.next()
         except (httpx2.RequestError, httpx2.StreamError) as error:

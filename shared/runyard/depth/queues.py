@@ -21,7 +21,7 @@ SEEN_WITHIN_MS = 7 * 24 * 3600 * 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Crew:
-    """A queue's workers. `slots` are those of workers that take runs, so without workers that are leaving."""
+    """The living workers of a queue. `slots`: those of workers that are not leaving."""
 
     workers: int
     draining: int
@@ -36,7 +36,7 @@ class QueuedClass:
     queued: int
     oldest_ms: int | None
     oldest_claimable_ms: int | None
-    """The age of the oldest one that no limit holds back, so that it waits for nothing but a free slot."""
+    """The age of the oldest one that no limit holds back, and that so waits only for a free slot."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,14 +173,14 @@ class Depth:
         )
 
     def _may_run(self, load: Load) -> bool:
-        """Whether agent and tenant may have one more running; the users of a load are told apart in its row."""
+        """Whether the limits of agent and tenant allow one more. (`claimable_since` already respects that of users.)"""
         return not (
             is_full(self._limits.per_agent.get(load.agent), self._by_agent[load.agent])
             or is_full(self._limits.per_tenant, self._by_tenant[load.tenant_id])
         )
 
     def _age_ms(self, since: Iterable[int | None]) -> int | None:
-        """The age of the oldest. It is never negative, though the clock of whoever accepted it may be ahead of ours."""
+        """The age of the oldest. Never negative, though the clock of the gateway that accepted it may be ahead."""
         oldest = min((at for at in since if at is not None), default=None)
         return None if oldest is None else max(0, self.at - oldest)
 
@@ -188,10 +188,10 @@ class Depth:
 async def look(
     database: Database, broker: BrokerDepth, *, lives: Callable[[WorkerId], bool], limits: Limits = NO_LIMITS
 ) -> Depth:
-    """The depth as it is now.
+    """Read the depth.
 
     Raises:
-        StoreUnavailable: without the rows there is no depth.
+        StoreUnavailable: the database is away.
     """
     census = await database.snapshot(take_census, seen_since=now_ms() - SEEN_WITHIN_MS, limits=limits)
     at = now_ms()

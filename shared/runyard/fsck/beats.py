@@ -1,4 +1,4 @@
-"""Workers that hold runs, and whether their beats move while one watches."""
+"""Finds runs that belong to workers whose beats do not rise."""
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -13,7 +13,7 @@ _held = sa.select(agent_runs.c.id, agent_runs.c.worker_id, agent_runs.c.invocati
 
 
 class Beats:
-    """`silent`: the workers whose beats have not moved since the first look, by id, with their beats."""
+    """`silent`: the beats that have not risen since the first look, by worker."""
 
     def __init__(self, database: Database) -> None:
         self.silent: dict[str, int] = {}
@@ -24,13 +24,13 @@ class Beats:
         self.silent = await self._database.read(_beats_of_holders, run_id)
 
     async def look_again(self) -> None:
-        """A worker whose beat has moved lives. One that holds nothing any more, or was buried, does not matter."""
+        """Keep only workers that still hold runs and whose beat has not risen."""
         if self.silent:
             now = await self._database.read(_beats_of_holders, None)
             self.silent = {worker: beat for worker, beat in self.silent.items() if now.get(worker) == beat}
 
     async def findings(self) -> list[Finding]:
-        """The runs that silent workers hold."""
+        """One for each run of a silent worker."""
         return await self._database.read(_runs_of, self.silent) if self.silent else []
 
 

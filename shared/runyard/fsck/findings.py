@@ -1,4 +1,4 @@
-"""What can be found: a stable code for each invariant, and the place where it does not hold."""
+"""Findings: a stable code for each invariant, and the place where the invariant does not hold."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -41,7 +41,7 @@ class Code(StrEnum):
 
 
 class CouldNotLookError(Exception):
-    """Nothing can be said: a part does not answer, or what was asked for does not exist. The message is one line."""
+    """The check was not possible: a part does not answer, or the run does not exist. The message is one line."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

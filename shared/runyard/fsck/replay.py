@@ -1,4 +1,4 @@
-"""A stream as a reader sees it who reads all that is kept: the text after every `rewind`, and the numbers."""
+"""Replays the kept frames of a stream as a reader does: the text after each `rewind`, and the numbers."""
 
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ class MisfitRewind(NamedTuple):
 
 
 class Replay:
-    """Keeps only the answer's text, the last frame, and what is wrong."""
+    """Keeps only the answer's text, the last frame, and the faults."""
 
     def __init__(self) -> None:
         self.first = 0

@@ -103,7 +103,7 @@ async def page_of_runs(connection: AsyncConnection, *, after: str, since_ms: int
 
 
 async def some_runs(connection: AsyncConnection, run_ids: Sequence[str]) -> list[Snapshot]:
-    """Those of these runs that exist, by id."""
+    """By id; runs that do not exist are left out."""
     parameters = {"runs": list(run_ids)}
     invocations, messages, inputs, calls = (
         defaultdict[str, list[Invocation]](list),

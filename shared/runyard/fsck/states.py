@@ -1,4 +1,4 @@
-"""A run, its invocations and its inputs agree on where the run stands, and whatever waits has something to wait for."""
+"""A run, its invocations and its inputs agree on the run's state, and no input waits for a turn that cannot come."""
 
 from collections.abc import Iterator
 from itertools import groupby

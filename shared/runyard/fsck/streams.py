@@ -19,7 +19,7 @@ STREAMS_A_CALL = 200
 
 
 class Streams:
-    """`read` counts the streams that were read."""
+    """Checks streams. `read`: how many were read."""
 
     def __init__(self, reader: FrameReader) -> None:
         self.read = 0

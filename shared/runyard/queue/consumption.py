@@ -1,4 +1,4 @@
-"""Consuming in one process: dramatiq's threads fetch messages into free slots and run the one actor that exists."""
+"""Consuming messages: dramatiq's threads fetch them into free slots and run the only actor."""
 
 import logging
 import threading
@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 
 class _Worker(Worker):
-    """dramatiq's worker without consumers for delayed messages, which never occur."""
+    """dramatiq's worker without consumers for delayed messages, since there are none."""
 
     def _add_consumer(self, queue_name: str, *, delay: bool = False) -> None:
         if not delay:
@@ -30,7 +30,7 @@ class _Worker(Worker):
 
 
 def _moderate(record: logging.LogRecord) -> bool:
-    """A broker that is away only delays runs, by 2 s at most: that is a warning, where dramatiq logs it as critical."""
+    """Log a lost broker as a warning, not as critical as dramatiq does: it delays runs by 2 s at most."""
     if str(record.msg).startswith("Consumer encountered a connection error"):
         record.levelno, record.levelname = logging.WARNING, "WARNING"
     return True
@@ -39,14 +39,14 @@ def _moderate(record: logging.LogRecord) -> bool:
 class Consumption:
     """Runs `on_wake` in a thread for each message, which is acknowledged when it returns.
 
-    `on_wake` owns the slot that was reserved for the message, however it ends. If it raises, the message is
-    dead-lettered, so it must not raise for what a later claim puts right.
+    `on_wake` owns the slot that was reserved for the message, even if it raises. If it raises, the message becomes a
+    dead letter, so it must not raise for errors that pass.
     """
 
     def __init__(
         self, broker: dramatiq.Broker, *, prefix: str, queues: Sequence[str], on_wake: Callable[[], None]
     ) -> None:
-        def wake(*_args: object, **_kwargs: object) -> None:  # what a message says is for traces
+        def wake(*_args: object, **_kwargs: object) -> None:  # a message's content is for traces only
             on_wake()
 
         names = [queue_name(prefix, queue) for queue in queues]
@@ -63,7 +63,7 @@ class Consumption:
 
     def stop(self) -> None:
         """Stop fetching, and finish the claims under way; blocks for at most 5 s. Close the slots first."""
-        # dramatiq bounds the wait for its threads, but not that for a broker which does not answer their farewells.
+        # dramatiq limits how long it waits for its threads, but not for a broker that does not answer.
         stopping = threading.Thread(
             target=self._worker.stop, args=(int(STOP_TIMEOUT_S * 1000),), name="consumption-stop", daemon=True
         )

@@ -1,6 +1,6 @@
-"""Dead letters: listing them, putting them back, deleting them. It blocks.
+"""Dead letters: listing them, putting them back, deleting them. All of it blocks.
 
-A dead letter was a wake-up, or is somebody else's message; no run depends on it.
+A dead letter was a wake-up, or a message that is not ours. No run depends on one.
 """
 
 import contextlib
@@ -26,8 +26,8 @@ BODIES_A_CALL = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeadLetter:
-    """`since_ms`: when it died, in epoch milliseconds. `actor` None: it cannot be read. `run_id`: the run that a
-    wake-up was sent for.
+    """`since_ms`: when it became one, in epoch milliseconds. `actor` None: it cannot be read. `run_id`: the run for
+    which a wake-up was sent.
     """
 
     id: str
@@ -174,9 +174,7 @@ class _RabbitmqDeadLetters:
     def _take(
         self, queue: str, ids: Collection[str] | None, settle: Callable[[BlockingChannel, DeadLetter, bytes], bool]
     ) -> int:
-        """Take those for which `settle` returns true. They are acknowledged afterwards, so that none is lost in
-        between.
-        """
+        """Remove those for which `settle` returns true. Each is acknowledged after that, so that none is lost."""
         taken = 0
         with self._channel() as channel:
             channel.confirm_delivery()
@@ -189,7 +187,7 @@ class _RabbitmqDeadLetters:
     def _fetched(
         self, channel: BlockingChannel, queue: str, limit: int | None
     ) -> Iterator[tuple[int, DeadLetter, bytes]]:
-        """Those that are there now, each once: one that is put back may die again at once."""
+        """The messages that are there now, each once: one that is put back may come again at once."""
         name = xq_name(queue_name(self._prefix, queue))
         try:
             there = channel.queue_declare(name, passive=True).method.message_count

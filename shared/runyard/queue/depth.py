@@ -1,7 +1,6 @@
-"""How many messages a broker holds, asked over the same kind of link that messages use: no management plug-in is
-needed.
+"""How many messages a broker holds. It is asked over its own protocol, so no management plug-in is needed.
 
-An unknown number is never reported as a number: a broker that does not answer raises `BrokerAwayError`.
+If the broker does not answer, `BrokerAwayError` is raised: an unknown number is never reported as 0.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from runyard.queue.rabbit_broker import is_rabbitmq
 from runyard.queue.wakeups import queue_name
 
 ANSWER_S = 1.0
-"""How long whoever asks waits for the broker."""
+"""How long a caller waits for the broker."""
 
 LINK_S = 2.0
 HEARTBEAT_S = 4
@@ -29,9 +28,7 @@ HEARTBEAT_S = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Messages:
-    """The messages of one queue. `ready`: nobody has fetched them yet; `delayed`: for later; `dead`:
-    could not be used.
-    """
+    """How many messages a queue has. `ready`: not fetched yet; `delayed`: for later; `dead`: dead letters."""
 
     ready: int
     delayed: int
@@ -65,7 +62,7 @@ class BrokerDepth:
 
 
 def _in_thread(work: Callable[[], dict[str, Messages]]) -> asyncio.Future[dict[str, Messages]]:
-    """A daemon thread, unlike an executor's, so that a broker that holds it up cannot keep the process from ending."""
+    """Runs in a daemon thread, unlike those of an executor, so that a silent broker cannot keep the process alive."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[dict[str, Messages]] = loop.create_future()
     future.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting any more
@@ -93,7 +90,7 @@ def _measure_of(url: str, prefix: str) -> Measure:
 
 
 class _RabbitmqDepth:
-    """By passive declarations, over a connection of the moment: nobody would answer the heartbeats of an idle one."""
+    """Uses passive declarations, over a new connection each time: an idle one would have to answer heartbeats."""
 
     def __init__(self, url: str, prefix: str) -> None:
         self._url = url
@@ -124,7 +121,7 @@ def _length(connection: BlockingConnection, name: str) -> int:
 
 
 class _RedisDepth:
-    """By the keys that dramatiq keeps a queue in; see `docs/brokers.md`."""
+    """Reads the keys in which dramatiq keeps a queue (`docs/brokers.md`)."""
 
     def __init__(self, url: str, prefix: str) -> None:
         self._url = url

@@ -1,4 +1,4 @@
-"""Short-lived links to a broker, for looking at what it holds; nothing is sent or consumed over them. They block."""
+"""Short connections to a broker, to look at what it holds. They block."""
 
 import contextlib
 from collections.abc import Iterator

@@ -2,7 +2,7 @@
 cannot use, and acknowledges only on the connection that a message came on.
 
 dramatiq's consumer prefetches, which holds messages back from idle workers, and acknowledges by delivery tag alone:
-tags begin at 1 again with each connection, so that after a reconnect a finishing message acknowledges another one.
+tags begin at 1 again with each connection, so after a reconnect a message that ends could acknowledge another one.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The one message there is, and its publisher.
+"""The only kind of message, a wake-up, and its publisher.
 
 Queue `<prefix>.<queue>`, actor `wake`, `kwargs {"run_id", "invocation_id", "queue"}` (for traces: a worker claims the
 best queued run, whichever message woke it).
@@ -70,10 +70,10 @@ def wake_message(prefix: str, *, run_id: RunId, invocation_id: InvocationId, que
 
 
 def received(data: bytes, *, queue_name: str) -> dramatiq.Message[Any]:
-    """A message as coming from the queue that handed it out, whatever it says itself about queues and delays.
+    """Decode a message, with the name of the queue that it came from and without a delay, whatever it says itself.
 
-    An operator may have moved it here from another queue, and dramatiq's threads do not survive a message that names a
-    queue which they do not consume.
+    An operator may have moved it here from another queue, and a message with the name of a queue that is not consumed
+    ends dramatiq's threads.
 
     Raises:
         dramatiq.errors.DecodeError: it cannot be read.
@@ -86,11 +86,11 @@ def received(data: bytes, *, queue_name: str) -> dramatiq.Message[Any]:
 
 
 class Publisher:
-    """Sends wake-ups without making anybody wait for the broker; `wake` may be called from any thread.
+    """Sends wake-ups in the background. `wake` may be called from any thread.
 
-    The call behind a wake-up is committed already. A broker that is down only delays runs, since workers look for
-    queued rows every 2 s; it never refuses one. dramatiq's connections belong to threads, hence threads of our own.
-    They are daemons, so that one which hangs on a broker cannot keep the process from ending.
+    A wake-up is sent after its call was committed. If the broker is down, runs only begin later, since workers look for
+    queued rows every 2 s. dramatiq's connections belong to threads, so this has threads of its own. They are daemons: a
+    broker that hangs cannot keep the process alive.
     """
 
     def __init__(self, broker: SendingBroker, *, prefix: str) -> None:
@@ -138,7 +138,7 @@ class Publisher:
             log.warning("wake-up not sent", error=repr(error), **message.kwargs)
 
     async def close(self) -> None:
-        """Send what is pending, for at most 5 s; workers find the rest by themselves."""
+        """Send what is pending, for at most 5 s. Workers find the other runs by themselves."""
         self._closed = True
         for _ in self._threads:
             self._pending.put(None)
@@ -153,7 +153,7 @@ class Publisher:
             thread.join(max(0, deadline - time.monotonic()))
 
     def _take_back(self) -> int:
-        """How many messages no thread has begun to send. The threads still end when they come back."""
+        """Remove the messages that no thread has begun to send, and return their number. The threads still end."""
         left = 0
         with contextlib.suppress(queue.Empty):
             while True:

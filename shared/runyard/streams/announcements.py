@@ -1,4 +1,4 @@
-"""The wake-up for feeds: something was committed. All gateways hear it on one channel, and it may be lost."""
+"""The announcement, for feeds, that something was committed: on one channel for all gateways. It may be lost."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ def changes_channel(prefix: str) -> str:
 
 
 class Announcer:
-    """`changed` only sets a flag; whoever made the announcer runs it."""
+    """`changed` only sets a flag; `run` publishes."""
 
     def __init__(self, client: Redis, *, prefix: str) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""The wake-up for a committed cancel: a run's id, on one channel that all workers hear. It may be lost."""
+"""The announcement of a committed cancel: the run's id, on one channel for all workers. It may be lost."""
 
 import structlog
 from redis.asyncio import Redis

@@ -1,4 +1,4 @@
-"""The one way to get a Redis client for frames, and an answer from it."""
+"""Connecting to the Redis of the frames, and limiting how long its answers may take."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ def connect(url: str) -> Redis:
 
 
 def redis_backoff() -> Backoff:
-    """The waits of whoever keeps trying until Redis is back."""
+    """The waits between tries to reach Redis."""
     return Backoff(first_s=BACKOFF_FIRST_S, longest_s=BACKOFF_LONGEST_S)
 
 

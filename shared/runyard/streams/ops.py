@@ -1,4 +1,4 @@
-"""What the frame script can be asked, and what it answers. `frames.lua` is the other half of every line here."""
+"""The operations of the frame script, and its answers. `frames.lua` implements them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

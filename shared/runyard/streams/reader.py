@@ -85,7 +85,7 @@ class FrameReader:
         return await redis_run_id(self._client)
 
     async def infos(self, stream_ids: Collection[str]) -> dict[str, StreamInfo]:
-        """In one round trip; streams that do not exist, or make no sense, are left out."""
+        """By stream, in one round trip. Streams that do not exist, or cannot be read, are left out."""
         pipeline = self._client.pipeline(transaction=False)
         for stream_id in stream_ids:
             pipeline.hmget(self.keys.meta(stream_id), _META)

@@ -48,7 +48,7 @@ class FrameStore(FrameReader):
         return [Answer(Status(status.decode()), last, created=made == [1]) for status, last, *made in replies]
 
     async def forget(self, stream_ids: Sequence[str]) -> None:
-        """Delete streams whose rows are gone. Whoever watches the rows tells the streams' readers."""
+        """Delete streams whose rows are gone. (The gateways' `Watcher` tells their readers.)"""
         if not stream_ids:
             return
         keys = [key for stream_id in stream_ids for key in (self.keys.frames(stream_id), self.keys.meta(stream_id))]
