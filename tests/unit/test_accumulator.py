@@ -500,6 +500,9 @@ def test_an_error_event_of_an_odd_shape_is_a_failure() -> None:
     for data in ('{"error": "x"}', '{"message": "x"}', '{"type": "error", "error": {"type": {}, "message": [1]}}'):
         with pytest.raises(ProviderError):
             shown([f"event: error\ndata: {data}\n\n".encode()])
+    with pytest.raises(ProviderError) as failure:
+        shown([event("error", error={"type": "a\ud800", "message": "b\ud800"})])
+    assert failure.value.fields["type"] == "a\N{REPLACEMENT CHARACTER}", "it is stored beside the run's error"
 
 
 DEEP: Any = functools.reduce(lambda inner, _: [inner], range(NESTING_MAX + 1), "SECRET")

@@ -13,7 +13,7 @@ from runyard.clock import now_ms
 from runyard.db.claiming import claim_best
 from runyard.db.claims import Claim, UnclaimableError
 from runyard.db.limits import Limits
-from runyard.errors import StoreUnavailable, WorkerGone
+from runyard.errors import InternalError, StoreUnavailable, WorkerGone
 from runyard.lifecycle.setting_aside import set_aside
 from runyard_workers.beat import Beat
 from runyard_workers.runner import Runner
@@ -92,9 +92,10 @@ class Claimer:
 
     async def _set_aside(self, unclaimable: UnclaimableError) -> bool:
         try:
-            return await self._services.database.write(set_aside, unclaimable.run, at=now_ms())
-        except StoreUnavailable as error:
-            log.warning("claim failed", error=str(error))
+            error = InternalError("The rows of the run do not fit together")
+            return await self._services.database.write(set_aside, unclaimable.run, error, at=now_ms())
+        except StoreUnavailable as unavailable:
+            log.warning("claim failed", error=str(unavailable))
             return False
 
     async def run(self) -> None:

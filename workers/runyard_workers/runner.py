@@ -13,11 +13,13 @@ from runyard import traces
 from runyard.clock import now_ms
 from runyard.db import claims
 from runyard.db.claims import Claim, GivenBack
+from runyard.db.records import Run
 from runyard.db.turns import Totals
 from runyard.db.workers import OwnRun
-from runyard.errors import GenerationLost, HandOver, StoreUnavailable
+from runyard.errors import GenerationLost, HandOver, InternalError, StoreUnavailable
 from runyard.ids import RunId
 from runyard.lifecycle.cancelling import cancel_given_back
+from runyard.lifecycle.setting_aside import set_aside
 from runyard.metrics import HANDOVERS, LOST, TAKEOVERS, YIELDS
 from runyard.runs import BUSY
 from runyard_workers import spans
@@ -243,9 +245,19 @@ class Runner:
             spans.left("dropped")
             raise
         except Exception as error:
-            # Nothing was settled: the row still says running here, so the beat's comparison gives the run back.
             spans.left("dropped", error_type=type(error).__name__)
             log.exception("run left by an unexpected error")
+            await self._set_aside(claim.run, InternalError(f"Internal error ({type(error).__name__})"))
+
+    async def _set_aside(self, run: Run, error: InternalError) -> None:
+        """Fail a run that could not be settled. Given back, it would fail in the same way again and again, each time
+        after another paid call.
+        """
+        try:
+            await self._services.database.write(set_aside, run, error, at=now_ms())
+        except StoreUnavailable as unavailable:
+            # The row still says running here, so the beat's comparison gives the run back.
+            log.warning("run not set aside", error=str(unavailable))
 
     async def _yields(self, tenant_id: str) -> bool:
         return self._must_yield is not None and await self._must_yield(tenant_id, self._tenants)

@@ -1,4 +1,6 @@
-"""Failing a queued run that no worker can begin, so that it does not block the queue."""
+"""Failing a run that no worker can begin, so that it does not block the queue, or that no worker can settle, so that
+it does not go from one to the next for ever.
+"""
 
 from typing import Any
 
@@ -6,16 +8,17 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.db import turns
-from runyard.db.records import Run
+from runyard.db.records import Invocation, Run
 from runyard.db.tables import agent_invocations, agent_runs
 from runyard.db.turns import Totals
-from runyard.errors import InternalError
+from runyard.errors import RunyardError
 from runyard.lifecycle import settling
+from runyard.lifecycle.endings import RESET_DISTANCE
 from runyard.runs import RunEvent, RunStatus, after
 
 
-async def set_aside(connection: AsyncConnection, found: Run, *, at: int) -> bool:
-    """Fail the run using only its own row and its invocation's, since the other rows may be broken. Its waiting inputs
+async def set_aside(connection: AsyncConnection, found: Run, error: RunyardError, *, at: int) -> bool:
+    """Fail a queued or running run using only its own row and its invocation's, since the other rows may be broken. Its waiting inputs
     are kept, for a person who repairs the rows.
 
     False: the run has changed since it was found.
@@ -23,25 +26,27 @@ async def set_aside(connection: AsyncConnection, found: Run, *, at: int) -> bool
     locked = sa.select(agent_runs).where(
         agent_runs.c.id == found.id,
         agent_runs.c.generation == found.generation,
-        agent_runs.c.status == RunStatus.QUEUED,
+        agent_runs.c.status == found.status,
     )
     row = (await connection.execute(locked.with_for_update())).one_or_none()
     if row is None:
         return False
     run = Run(**row._mapping)
-    status = after(after(run.status, RunEvent.CLAIM), RunEvent.FAIL)
-    error = InternalError("The rows of the run do not fit together")
+    begun = after(run.status, RunEvent.CLAIM) if run.status == RunStatus.QUEUED else run.status
+    status = after(begun, RunEvent.FAIL)
     values: dict[str, Any] = {"status": status, "error": error.stored()}
     await connection.execute(
         sa.update(agent_runs)
         .where(agent_runs.c.id == run.id)
-        .values(generation=run.generation + 1, cancel_requested=False, last_activity_at=at, **values)
+        .values(
+            generation=run.generation + 1, worker_id=None, cancel_requested=False, last_activity_at=at, **values
+        )
     )
     invocation = await turns.find_invocation(connection, run.id, run.newest_invocation)
     if invocation is None or invocation.settled_at is not None:
         return True
     settlement = settling.failed(
-        run, invocation, Totals.stored(run, invocation), [], error, unanswered=[], last_frame=invocation.last_frame or 0
+        run, invocation, Totals.stored(run, invocation), [], error, unanswered=[], last_frame=_last_frame(invocation)
     )
     await connection.execute(
         sa.update(agent_invocations)
@@ -56,3 +61,12 @@ async def set_aside(connection: AsyncConnection, found: Run, *, at: int) -> bool
         )
     )
     return True
+
+
+def _last_frame(invocation: Invocation) -> int:
+    """If the invocation has begun, a number above all frames that its readers may have: Redis has fewer, so whoever
+    closes the stream resets it, which makes it equal to the rows again.
+    """
+    if invocation.started_at is None:
+        return 0
+    return max(invocation.last_frame or 0, invocation.frame_base or 0) + RESET_DISTANCE

@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from tests.contract.execution.worker import Settled, Worker
+from tests.contract.execution.crew import Crew
+from tests.contract.execution.worker import Settled, Worker, look
 from tests.fakes.provider import MODEL, asks, says
 from tests.fakes.rows import text, tool_use
 
 from runyard import RunContext, tool
+from runyard.db.boundaries import append_results
 from runyard.db.tables import agent_calls
 from runyard.db.turns import start_calls
 from runyard.errors import ModelNotConfigured, ProviderError, ProviderUnavailable
+from runyard.lifecycle.endings import stored_ending
 from runyard.runs import RunStatus
 from runyard_workers.prices import cost
 from runyard_workers.providers.model import Activity, TextDelta, Usage, UsageSoFar
@@ -159,6 +162,34 @@ async def test_a_run_whose_rows_make_no_sense_ends_all_the_same(worker: Worker) 
     again = await worker.run(content="go on", continues=settled.run.id)
     assert again.run.status is RunStatus.COMPLETED
     assert len(worker.provider.requests[-1].messages[-1]["content"]) == 3
+
+
+async def test_a_run_that_cannot_even_be_settled_ends_and_pays_once(worker: Worker) -> None:
+    """Given back, it would call its model again and again, and never end. Its readers keep what is in the rows."""
+    held = asyncio.Event()
+    unwritable = ProviderError("unforeseen", status=400, errors=[object()])
+    worker.script(
+        asks(tool_use("toolu_1", "lookup", q="x"), saying="Let me see."),
+        [TextDelta("Half"), held, unwritable],
+        tools=[lookup],
+    )
+    claim, crew = await worker.claim(), Crew(worker=worker)
+    crew.start(claim)
+    await worker.database.wrote(append_results)
+    seen = await worker.seen(claim)
+    held.set()
+    await crew.left()
+    assert crew.publisher.woken == []
+    assert len(worker.provider.requests) == 2
+
+    ended = await look(worker.database, worker.store, claim.run.id)
+    worker.closer.close(stored_ending(ended.invocation, ended.rows))
+    settled = (await worker.settled(claim.run.id)).check(seen=seen)
+    assert (settled.run.status, settled.run.worker_id) == (RunStatus.FAILED, None)
+    assert settled.run.error == settled.invocation.error
+    assert settled.run.error is not None
+    assert settled.run.error["code"] == "INTERNAL"
+    assert [settled.order[0], *settled.order[-2:]] == ["rewind", "", "error"]
 
 
 async def test_the_system_prompt_is_asked_for_before_every_call(worker: Worker) -> None:

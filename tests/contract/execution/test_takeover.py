@@ -314,9 +314,9 @@ async def test_a_settled_run_frees_its_slot(worker: Worker) -> None:
     await crew.left()
 
 
-async def test_a_run_that_cannot_even_begin_frees_its_slot(worker: Worker) -> None:
+async def test_a_run_that_cannot_even_begin_fails_and_frees_its_slot(worker: Worker) -> None:
     claim, crew = await worker.claim(agent="researcher"), Crew(worker=worker)
     object.__setattr__(claim.run, "agent", "gone")
     crew.start(claim)
     await crew.left()
-    assert (await states.run_row(worker.database, claim.run.id)).status is RunStatus.RUNNING
+    assert (await states.run_row(worker.database, claim.run.id)).status is RunStatus.FAILED

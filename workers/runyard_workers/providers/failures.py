@@ -38,7 +38,8 @@ def api_failure(
         passing = status in _PASSING_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR
     kind = ProviderUnavailable if passing else ProviderError
     wait = {} if retry_after_s is None else {"retry_after_s": retry_after_s}
-    return kind(_message(status, error_type, said, model), status=status, type=error_type, **wait)
+    told_type = None if error_type is None else clean_text(error_type)
+    return kind(_message(status, error_type, said, model), status=status, type=told_type, **wait)
 
 
 def _message(status: int, error_type: str | None, said: str | None, model: str) -> str:
