@@ -18,8 +18,8 @@ from runyard.runs import RunEvent, RunStatus, after
 
 
 async def set_aside(connection: AsyncConnection, found: Run, error: RunyardError, *, at: int) -> bool:
-    """Fail a queued or running run using only its own row and its invocation's, since the other rows may be broken. Its waiting inputs
-    are kept, for a person who repairs the rows.
+    """Fail a queued or running run using only its own row and its invocation's, since the other rows may be broken. Its
+    waiting inputs are kept, for a person who repairs the rows.
 
     False: the run has changed since it was found.
     """
