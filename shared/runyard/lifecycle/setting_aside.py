@@ -38,9 +38,7 @@ async def set_aside(connection: AsyncConnection, found: Run, error: RunyardError
     await connection.execute(
         sa.update(agent_runs)
         .where(agent_runs.c.id == run.id)
-        .values(
-            generation=run.generation + 1, worker_id=None, cancel_requested=False, last_activity_at=at, **values
-        )
+        .values(generation=run.generation + 1, worker_id=None, cancel_requested=False, last_activity_at=at, **values)
     )
     invocation = await turns.find_invocation(connection, run.id, run.newest_invocation)
     if invocation is None or invocation.settled_at is not None:
