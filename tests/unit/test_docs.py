@@ -67,6 +67,14 @@ def test_transactions_that_are_named_are_there():
     assert [name for name in names if not any(callable(getattr(module, name, None)) for module in modules)] == []
 
 
+def test_the_map_names_every_module():
+    table = set(_CODE.findall(ARCHITECTURE.partition("## Map")[2].partition("## How a call flows")[0]))
+    packages = ("shared/runyard", "shared/runyard/lifecycle", "gateway/runyard_gateway", "workers/runyard_workers")
+    modules = [path for package in packages for path in (ROOT / package).glob("*.py") if not path.stem.startswith("__")]
+    assert len(modules) > 100
+    assert [str(path.relative_to(ROOT)) for path in modules if path.name not in table] == []
+
+
 def test_decisions_are_numbered_pages_with_a_context_and_a_decision():
     numbers = [path.name[:4] for path in ADRS]
     assert numbers == [f"{number:04}" for number in range(1, len(ADRS) + 1)]
