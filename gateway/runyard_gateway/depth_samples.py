@@ -55,8 +55,8 @@ def _add(families: dict[str, GaugeMetricFamily], depth: QueueDepth) -> None:
         families["runyard_queue_oldest_seconds"].add_metric([queue, each.priority], (each.oldest_ms or 0) / 1000)
         claimable_s = (each.oldest_claimable_ms or 0) / 1000
         families["runyard_queue_claimable_oldest_seconds"].add_metric([queue, each.priority], claimable_s)
-    families["runyard_queue_workers"].add_metric([queue], depth.crew.workers)
-    families["runyard_queue_draining"].add_metric([queue], depth.crew.draining)
-    families["runyard_queue_slots"].add_metric([queue], depth.crew.slots)
+    families["runyard_queue_workers"].add_metric([queue], depth.workers.living)
+    families["runyard_queue_draining"].add_metric([queue], depth.workers.draining)
+    families["runyard_queue_slots"].add_metric([queue], depth.workers.slots)
     for unserved in depth.unserved:
         families["runyard_queue_unserved"].add_metric([queue, unserved.agent], unserved.queued)

@@ -20,7 +20,7 @@ from runyard.db.engine import Database, sync_engine
 from runyard.db.limits import NO_LIMITS, Limits
 from runyard.db.workers import beat
 from runyard.depth.pulse import Pulse
-from runyard.depth.queues import Crew, QueuedClass, QueueDepth, Unserved, look
+from runyard.depth.queues import QueuedClass, QueueDepth, QueueWorkers, Unserved, look
 from runyard.errors import StoreUnavailable
 from runyard.ids import WorkerId
 from runyard.priorities import Priority
@@ -29,7 +29,7 @@ from runyard_gateway.depth import Depths
 
 pytestmark = [pytest.mark.anyio, pytest.mark.services, pytest.mark.usefixtures("impatient")]
 
-NOBODY = Crew(workers=0, draining=0, slots=0)
+NOBODY = QueueWorkers(living=0, draining=0, slots=0)
 GUARD_S = 30.0
 MANIFEST = {"researcher": ("v1", {"queue": "default"})}
 
@@ -60,7 +60,7 @@ async def test_runs_are_counted_as_they_go_through_their_life(
     database: Database, database_url: str, broker: Broker
 ) -> None:
     worker = registered(database_url, manifests=MANIFEST, slots=3)
-    crew = Crew(workers=1, draining=0, slots=3)
+    workers = QueueWorkers(living=1, draining=0, slots=3)
     idle = await depth_of(database, broker)
     assert idle == QueueDepth(
         queue="default",
@@ -71,7 +71,7 @@ async def test_runs_are_counted_as_they_go_through_their_life(
         ),
         running=0,
         waiting=0,
-        crew=crew,
+        workers=workers,
         unserved=(),
     )
     for tenant in ("acme", "acme", "initech"):
@@ -80,7 +80,7 @@ async def test_runs_are_counted_as_they_go_through_their_life(
     found = await depth_of(database, broker)
     assert (found.queued, found.running, found.waiting) == (2, 1, 0)
     assert await counted(database) == {"queued": 2, "running": 1}
-    assert found.crew == crew
+    assert found.workers == workers
     await database.write(settle, held(first), completed(), at=AT + 5)
     found = await depth_of(database, broker)
     assert (found.queued, found.running) == (2, 0)
@@ -217,8 +217,8 @@ async def test_agents_that_no_living_worker_of_their_queue_has(
         await accepted(database, agent=agent)
     both = (Unserved(agent="researcher", queued=2), Unserved(agent="writer", queued=1))
     found = await depth_of(database, broker)
-    assert (found.unserved, found.crew) == (both, NOBODY)
-    assert (await depth_of(database, broker, "bulk")).crew == Crew(workers=1, draining=0, slots=4)
+    assert (found.unserved, found.workers) == (both, NOBODY)
+    assert (await depth_of(database, broker, "bulk")).workers == QueueWorkers(living=1, draining=0, slots=4)
     worker = registered(database_url, manifests=MANIFEST)
     assert (await depth_of(database, broker)).unserved == (Unserved(agent="writer", queued=1),)
     engine = sync_engine(database_url)
@@ -227,7 +227,7 @@ async def test_agents_that_no_living_worker_of_their_queue_has(
         beat(connection, other)
     engine.dispose()
     found = await depth_of(database, broker)
-    assert (found.unserved, found.crew) == (both, Crew(workers=1, draining=1, slots=0))
+    assert (found.unserved, found.workers) == (both, QueueWorkers(living=1, draining=1, slots=0))
 
 
 async def test_a_worker_whose_beat_stands_still_is_not_counted(
@@ -246,7 +246,7 @@ async def test_a_worker_whose_beat_stands_still_is_not_counted(
     engine.dispose()
     now += 0.1
     depth = await look(database, BrokerDepth(broker.url, prefix=broker.prefix), lives=pulse.lives)
-    assert [one.crew for one in depth.of_all()] == [Crew(workers=1, draining=0, slots=4)]
+    assert [one.workers for one in depth.of_all()] == [QueueWorkers(living=1, draining=0, slots=4)]
     assert pulse.is_certain()
 
 

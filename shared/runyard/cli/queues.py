@@ -111,15 +111,15 @@ def drawn(depth: Depth) -> RenderableType:
 def _cells(queue: QueueDepth) -> tuple[str, ...]:
     messages = queue.messages
     counts = (UNKNOWN,) * 3 if messages is None else (str(messages.ready), str(messages.delayed), str(messages.dead))
-    leaving = f" ({queue.crew.draining} leaving)" if queue.crew.draining else ""
+    leaving = f" ({queue.workers.draining} leaving)" if queue.workers.draining else ""
     return (
         queue.queue,
         *counts,
         _by_class(queue, lambda each: str(each.queued)),
         str(queue.waiting),
         _by_class(queue, lambda each: "" if each.oldest_ms is None else age(each.oldest_ms)),
-        f"{bar(queue.running, queue.crew.slots)} {queue.running} / {queue.crew.slots}",
-        f"{queue.crew.workers}{leaving}",
+        f"{bar(queue.running, queue.workers.slots)} {queue.running} / {queue.workers.slots}",
+        f"{queue.workers.living}{leaving}",
     )
 
 

@@ -20,10 +20,10 @@ SEEN_WITHIN_MS = 7 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Crew:
+class QueueWorkers:
     """The living workers of a queue. `slots`: those of workers that are not leaving."""
 
-    workers: int
+    living: int
     draining: int
     slots: int
 
@@ -58,7 +58,7 @@ class QueueDepth:
 
     running: int
     waiting: int
-    crew: Crew
+    workers: QueueWorkers
     unserved: tuple[Unserved, ...]
 
     @property
@@ -79,9 +79,9 @@ class QueueDepth:
             "running": self.running,
             "waiting": self.waiting,
             "oldestQueuedMs": self.oldest_queued_ms,
-            "workers": self.crew.workers,
-            "draining": self.crew.draining,
-            "slots": self.crew.slots,
+            "workers": self.workers.living,
+            "draining": self.workers.draining,
+            "slots": self.workers.slots,
             "priorities": [
                 {"priority": each.priority, "queued": each.queued, "oldestQueuedMs": each.oldest_ms}
                 for each in self.priorities
@@ -111,7 +111,7 @@ class Depth:
         self._messages = messages
         living = [worker for worker in census.workers if lives(worker.id)]
         self.queues = queues_of(census)
-        self._crews = {queue: _crew(queue, living) for queue in self.queues}
+        self._workers = {queue: _workers_of(queue, living) for queue in self.queues}
         self._served = {
             (queue, agent)
             for worker in living
@@ -128,10 +128,10 @@ class Depth:
         self._by_tenant = _runs(running, lambda load: load.tenant_id)
 
     def of_all(self) -> list[QueueDepth]:
-        return self._told(load for loads in self._loads.values() for load in loads)
+        return self._depths_of(load for loads in self._loads.values() for load in loads)
 
     def of_tenants(self, tenants: Iterable[str]) -> list[QueueDepth]:
-        return self._told(load for tenant in tenants for load in self._loads.get(tenant, ()))
+        return self._depths_of(load for tenant in tenants for load in self._loads.get(tenant, ()))
 
     def to_dict(self, queues: Sequence[QueueDepth]) -> dict[str, Any]:
         return {
@@ -141,7 +141,7 @@ class Depth:
             "at": to_iso(self.at),
         }
 
-    def _told(self, loads: Iterable[Load]) -> list[QueueDepth]:
+    def _depths_of(self, loads: Iterable[Load]) -> list[QueueDepth]:
         counts: Counter[tuple[str, RunStatus]] = Counter()
         unserved: dict[str, Counter[str]] = defaultdict(Counter)
         queued: dict[tuple[str, Priority], list[Load]] = defaultdict(list)
@@ -158,7 +158,7 @@ class Depth:
                 priorities=tuple(self._of_class(priority, queued[queue, priority]) for priority in Priority),
                 running=counts[queue, RunStatus.RUNNING],
                 waiting=counts[queue, RunStatus.WAITING],
-                crew=self._crews[queue],
+                workers=self._workers[queue],
                 unserved=tuple(Unserved(agent=agent, queued=runs) for agent, runs in sorted(unserved[queue].items())),
             )
             for queue in self.queues
@@ -216,7 +216,8 @@ def _runs(loads: Iterable[Load], name_of: Callable[[Load], str]) -> Counter[str]
     return counts
 
 
-def _crew(queue: str, living: Sequence[WorkerRow]) -> Crew:
+def _workers_of(queue: str, living: Sequence[WorkerRow]) -> QueueWorkers:
     mine = [worker for worker in living if queue in worker.queues]
     taking = [worker for worker in mine if not worker.draining]
-    return Crew(workers=len(mine), draining=len(mine) - len(taking), slots=sum(worker.slots for worker in taking))
+    slots = sum(worker.slots for worker in taking)
+    return QueueWorkers(living=len(mine), draining=len(mine) - len(taking), slots=slots)
