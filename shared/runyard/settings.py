@@ -89,7 +89,7 @@ class QueueSettings(NamedSettings):
     def _known_broker(cls, value: str) -> str:
         if not value.startswith(("amqp://", "amqps://", "redis://", "rediss://", "unix://")):
             raise ValueError("must begin with amqp://, amqps://, redis://, rediss:// or unix://")
-        return value
+        return _with_a_port(value)
 
 
 class StateSettings(NamedSettings):
@@ -102,7 +102,7 @@ class StateSettings(NamedSettings):
     def _known_redis(cls, value: str) -> str:
         if not value.startswith(("redis://", "rediss://", "unix://")):
             raise ValueError("must begin with redis://, rediss:// or unix://")
-        return value
+        return _with_a_port(value)
 
 
 class AuthSettings(_Environment):
@@ -222,6 +222,15 @@ class Settings(AuthSettings, StateSettings, QueueSettings):
         if self.auth == "dev" and self.host not in LOOPBACK:
             raise ValueError("RUNYARD_AUTH=dev trusts every caller: RUNYARD_HOST must be a loopback address")
         return self
+
+
+def _with_a_port(url: str) -> str:
+    """The URL, if its port is a number, or is left out. What else is found there is mostly a part of a password."""
+    try:
+        urlsplit(url).port  # noqa: B018 - it is parsed when it is read
+    except ValueError:
+        raise ValueError("its port is no number: percent-encode / ? # and @ in a name or a password") from None
+    return url
 
 
 def _explain(location: tuple[int | str, ...], message: str) -> str:

@@ -55,6 +55,17 @@ async def test_a_setting_that_is_misspelt_is_told_of_and_stops_nothing(stack: St
         assert told["RUNYARD_WORKER_SLOT"] == "RUNYARD_WORKER_SLOTS"
 
 
+async def test_a_broker_whose_name_leads_nowhere_is_one_that_is_away(stack: Stack) -> None:
+    """As in a cluster, where the name of a broker without a ready pod is not known."""
+    async with stack.starting_worker(RUNYARD_BROKER_URL="amqp://guest:guest@nowhere.invalid") as worker:
+        told = await eventually(
+            lambda: [event for event in worker.events() if event["event"].startswith("Consumer encountered")],
+            "word of the broker",
+        )
+        assert told[0]["level"] == "warning"
+        assert worker.complaints() == []
+
+
 async def test_metrics_are_shown_as_soon_as_it_can_work_and_not_before(stack: Stack, tmp_path: Path) -> None:
     begun, done, port = tmp_path / "begun", tmp_path / "done", free_port()
     folder = agents(tmp_path, LOADS.format(begun=str(begun), done=str(done)))

@@ -56,6 +56,8 @@ def test_what_is_required_is_named(load: Any, name: str) -> None:
         ({"RUNYARD_DATABASE_URL": "postgresql://x/y?pgbouncer=1"}, "?pgbouncer must be true or false"),
         ({"RUNYARD_REDIS_URL": "x"}, "RUNYARD_REDIS_URL: must begin with redis://"),
         ({"RUNYARD_BROKER_URL": "kafka://x"}, "RUNYARD_BROKER_URL: must begin with amqp://"),
+        ({"RUNYARD_REDIS_URL": "redis://:a/short@x:6379"}, "RUNYARD_REDIS_URL: its port is no number: percent-encode"),
+        ({"RUNYARD_BROKER_URL": "amqp://me:short#er@x"}, "RUNYARD_BROKER_URL: its port is no number: percent-encode"),
         ({"RUNYARD_PORT": "eighty"}, "RUNYARD_PORT: "),
         ({"RUNYARD_PORT": "70000"}, "RUNYARD_PORT: "),
         ({"RUNYARD_WORKER_SLOTS": "0"}, "RUNYARD_WORKER_SLOTS: "),

@@ -21,7 +21,7 @@ def broker_errors() -> Iterator[None]:
     """The errors of either client as `BrokerAwayError`."""
     try:
         yield
-    except (redis.RedisError, OSError, *PIKA_ERRORS) as error:
+    except (redis.RedisError, *PIKA_ERRORS) as error:
         raise BrokerAwayError(f"the broker cannot be asked: {type(error).__name__}") from error
 
 

@@ -26,7 +26,9 @@ BLOCKED_TIMEOUT_S = 10
 FULL_POLL_S = 0.1
 """While all slots are taken: how often heartbeats and acknowledgements are handled. A freed slot is noticed at once."""
 
-PIKA_ERRORS = (pika.exceptions.AMQPError, AssertionError)  # it asserts that a closed connection is open
+PIKA_ERRORS = (pika.exceptions.AMQPError, AssertionError, OSError)
+"""It asserts that a closed connection is open, and lets the errors of looking up a host's name pass."""
+
 
 log = structlog.get_logger()
 
@@ -55,7 +57,8 @@ class SlotRabbitmqBroker(RabbitmqBroker):
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> "_SlotConsumer":
         self.queues_pending.add(queue_name)  # declared with every new consumer: it may have been deleted
         try:
-            self.declare_queue(queue_name, ensure=True)
+            with _translated():
+                self.declare_queue(queue_name, ensure=True)
         finally:
             self.hang_up()  # the consumer has a connection of its own; nobody would answer the heartbeats of this one
         return _SlotConsumer(self, queue_name, prefetch, timeout)
