@@ -1,13 +1,14 @@
 """Transcripts that callers bring along, checked as strictly as a model's API would before any row is stored."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from runyard.authoring.content import find_block_issues
+from runyard.authoring.content import find_block_issues, find_turn_issues
 from runyard.blocks import CALL_ID, TOOL_NAME, Block, Content, as_blocks, call_ids, text_of
 from runyard.errors import InvalidArgs
 
+_MODEL_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 _USER_BLOCKS = frozenset({"text", "image", "document"})
 _SOURCED = frozenset({"image", "document"})
 
@@ -61,26 +62,18 @@ def check_history(messages: Sequence[HistoryMessage], *, behind: Sequence[Histor
 def _check_assistant(blocks: Sequence[Block], where: str, seen: set[str]) -> list[str]:
     for index, block in enumerate(blocks):
         place = f"{where}[{index}]"
-        match block.get("type"):
-            case "text":
-                _check_text(block, place)
-            case "thinking":
-                _need(block, place, "thinking", str)
-                _need(block, place, "signature", str)
-            case "redacted_thinking":
-                _need(block, place, "data", str)
-            case "tool_use":
-                _need(block, place, "id", str)
-                _need(block, place, "name", str)
-                _need(block, place, "input", dict)
-                for name, rule in (("id", CALL_ID), ("name", TOOL_NAME)):
-                    if rule.fullmatch(block[name]) is None:
-                        raise _wrong(place, name, f"must be of the form {rule.pattern}")
-                if block["id"] in seen:
-                    raise _wrong(place, "id", "is the id of an earlier call")
-                seen.add(block["id"])
-            case _:
-                raise _wrong(place, "type", "must be text, thinking, redacted_thinking or tool_use")
+        if block.get("type") not in _MODEL_BLOCKS:
+            raise _wrong(place, "type", "must be text, thinking, redacted_thinking or tool_use")
+        _refuse(find_turn_issues(block), place)
+        if block["type"] == "text":
+            _check_text(block, place)
+        elif block["type"] == "tool_use":
+            for name, rule in (("id", CALL_ID), ("name", TOOL_NAME)):
+                if rule.fullmatch(block[name]) is None:
+                    raise _wrong(place, name, f"must be of the form {rule.pattern}")
+            if block["id"] in seen:
+                raise _wrong(place, "id", "is the id of an earlier call")
+            seen.add(block["id"])
     if blocks[-1]["type"] in {"thinking", "redacted_thinking"}:
         raise _wrong(f"{where}[{len(blocks) - 1}]", "type", "a turn cannot end with thinking")
     return call_ids(list(blocks))
@@ -103,6 +96,7 @@ def _check_user(blocks: Sequence[Block], where: str, open_calls: list[str]) -> N
             raise _wrong(place, "content", "must be a string or content blocks")
         if block.get("is_error") and not text_of(content).strip():
             raise _wrong(place, "content", "of an error must have words")
+        _refuse(find_turn_issues(block), place)
         answered.append(call_id)
     if missing := [call_id for call_id in open_calls if call_id not in answered]:
         raise _unanswered(where, missing)
@@ -115,7 +109,11 @@ def _check_user_block(block: Block, place: str) -> None:
         _need(block, place, "source", dict)
     else:
         _check_text(block, place)
-    for path, issue in find_block_issues(block).items():
+    _refuse(find_block_issues(block), place)
+
+
+def _refuse(issues: Mapping[str, str], place: str) -> None:
+    for path, issue in issues.items():
         raise InvalidArgs(f"{place}: {issue}", fields=[place.partition("[")[0]], field=f"{place}.{path}")
 
 

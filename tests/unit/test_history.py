@@ -3,15 +3,18 @@
 from typing import Any
 
 import pytest
+from tests.standin import validate_transcript
 
 from runyard.errors import InvalidArgs
 from runyard.history import HistoryMessage, check_history
+from runyard.transcript import request_messages
 
 CALL = {"type": "tool_use", "id": "t1", "name": "search", "input": {"q": "swifts"}}
 OTHER_CALL = {"type": "tool_use", "id": "t2", "name": "search", "input": {}}
 RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": "three pages"}
 OTHER_RESULT = {"type": "tool_result", "tool_use_id": "t2", "content": [{"type": "text", "text": "none"}]}
 THINKING = {"type": "thinking", "thinking": "", "signature": "sig"}
+PAGE = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "one"}}
 IMAGE = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
 
 
@@ -42,6 +45,7 @@ BEGUN = [user("hi")]
         [user({"type": "document", "source": {"type": "content", "content": [text("one"), IMAGE]}})],
         [user({**text("long"), "cache_control": {"type": "ephemeral", "ttl": "1h"}})],
         [user("hi"), model(THINKING, text("so"), CALL), user(RESULT, text("and?")), model("fine")],
+        [user(PAGE), model({**text("so"), "citations": None}, {**CALL, "caller": {"type": "direct"}}), user(RESULT)],
         [user("hi"), model(CALL, OTHER_CALL), user(OTHER_RESULT, RESULT)],
         [
             user("hi"),
@@ -52,6 +56,7 @@ BEGUN = [user("hi")]
 )
 def test_what_a_model_takes_is_taken(messages: list[HistoryMessage]) -> None:
     check_history(messages)
+    validate_transcript(request_messages([*messages, user("next")]))
 
 
 def test_results_may_answer_the_transcript_they_are_appended_to() -> None:
@@ -80,9 +85,18 @@ def test_results_may_answer_the_transcript_they_are_appended_to() -> None:
         ([model(CALL), user({"type": "tool_result", "tool_use_id": "t1", "is_error": True})], "content[0].content"),
         ([model(CALL), user({**RESULT, "content": 7})], "messages[1].content[0].content"),
         ([model(CALL), user({**RESULT, "content": [CALL]})], "content[0].type"),
-        ([model({**CALL, "input": "{}"})], "messages[0].content[0].input"),
-        ([model({"type": "tool_use", "id": "t1", "input": {}})], "messages[0].content[0].name"),
-        ([model({"type": "thinking", "thinking": "x"}, text("y"))], "messages[0].content[0].signature"),
+        ([model({**CALL, "input": "{}"})], "messages[0].content[0]: input"),
+        (
+            [model({"type": "tool_use", "id": "t1", "input": {}})],
+            'messages[0].content[0]: Missing required field "name"',
+        ),
+        ([model({"type": "thinking", "thinking": "x"}, text("y"))], 'Missing required field "signature"'),
+        ([model({**THINKING, "colour": "red"}, text("y"))], "messages[0].content[0]: Unknown field"),
+        ([model({**text("a"), "citations": "none"})], "messages[0].content[0]: citations"),
+        ([model({**CALL, "cache_control": "long"})], "messages[0].content[0]: cache_control"),
+        ([model(CALL), user({**RESULT, "is_error": "no"})], "messages[1].content[0]: is_error"),
+        ([model(CALL), user({**RESULT, "colour": "red"})], "messages[1].content[0]: Unknown field"),
+        ([user(PAGE | {"source": PAGE["source"] | {"data": ""}})], "messages[0].content[0]: source.data"),
         ([model(text("y"), THINKING)], "messages[0].content[1].type"),
         ([model(IMAGE)], "messages[0].content[0].type"),
         ([model({**CALL, "id": "call|1"})], "messages[0].content[0].id"),

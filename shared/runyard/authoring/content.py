@@ -47,6 +47,15 @@ def find_block_issues(block: Mapping[str, Any]) -> dict[str, str]:
     return {}
 
 
+def find_turn_issues(block: Mapping[str, Any]) -> dict[str, str]:
+    """The same for a block of a model's turn, and for the result of a tool."""
+    try:
+        _turn_block().validate_python(block)
+    except ValidationError as error:
+        return find_issues(error, block)
+    return {}
+
+
 def _check_base64(data: str) -> str:
     try:
         base64.b64decode(data, validate=True)
@@ -98,7 +107,7 @@ class _Base64Pdf(_Part):
 class _PlainText(_Part):
     type: Literal["text"]
     media_type: Literal["text/plain"]
-    data: str
+    data: Annotated[str, Field(min_length=1)]
 
 
 class _TextBlock(_Block):
@@ -126,6 +135,42 @@ class _DocumentBlock(_Block):
     title: str | None = None
     context: str | None = None
     citations: _Citations | None = None
+
+
+class _SaidBlock(_TextBlock):
+    citations: list[dict[str, Any]] | None = None
+
+
+class _ThinkingBlock(_Part):
+    type: Literal["thinking"]
+    thinking: str
+    signature: str
+
+
+class _RedactedBlock(_Part):
+    type: Literal["redacted_thinking"]
+    data: str
+
+
+class _CallBlock(_Block):
+    type: Literal["tool_use"]
+    id: str
+    name: str
+    input: dict[str, Any]
+    caller: dict[str, Any] = Field(default_factory=dict)
+
+
+class _ResultBlock(_Block):
+    type: Literal["tool_result"]
+    tool_use_id: str
+    content: str | list[dict[str, Any]] = ""
+    is_error: bool = False
+
+
+@cache
+def _turn_block() -> TypeAdapter[Any]:
+    blocks = _SaidBlock | _ThinkingBlock | _RedactedBlock | _CallBlock | _ResultBlock
+    return TypeAdapter(Annotated[blocks, Field(discriminator="type")])
 
 
 @cache
