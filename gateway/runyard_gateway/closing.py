@@ -6,7 +6,7 @@ import structlog
 
 from runyard.db.closes import mark_closed
 from runyard.errors import StoreUnavailable
-from runyard.lifecycle.closing import close_anew, is_in_doubt, last_before
+from runyard.lifecycle.closing import close_by_reset, is_in_doubt, last_before
 from runyard.lifecycle.endings import Ending
 from runyard.streams.ops import Status
 from runyard_gateway.gateway import Gateway
@@ -30,11 +30,11 @@ async def _close(gateway: Gateway, ending: Ending) -> int:
     base has their place, and its number stays.
     """
     if is_in_doubt(ending, await gateway.store.server_run_id()):
-        await close_anew(gateway.database, gateway.store, ending)
+        await close_by_reset(gateway.database, gateway.store, ending)
         return ending.last_frame
     answer = await gateway.store.close(ending.close())
     if answer.status is Status.BELOW:
-        await close_anew(gateway.database, gateway.store, ending, stored_last=answer.last)
+        await close_by_reset(gateway.database, gateway.store, ending, stored_last=answer.last)
         return ending.last_frame
     return last_before(answer, ending)
 

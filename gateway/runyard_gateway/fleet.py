@@ -42,7 +42,7 @@ class Fleet:
                 log.warning("workers not read", error=str(error))
             await asyncio.sleep(LOOK_S)
 
-    async def look_anew(self) -> None:
+    async def refresh(self) -> None:
         """Read the workers again, unless they were read within the last second. To be called before a caller is told
         that there is no worker.
         """

@@ -59,7 +59,7 @@ class Standings:
         if not places:
             return {}
         if not all(self._fleet.serves(place.queue, place.agent) for place in places.values()):
-            await self._fleet.look_anew()
+            await self._fleet.refresh()
         limits = await self._directory.limits()
         running = await self._database.read(running_now, limits, {place.tenant_id for place in places.values()})
         return {stream_id: self._standing(place, limits, running) for stream_id, place in places.items()}

@@ -27,9 +27,7 @@ ACCEPTED = Counter(
 )
 FAILURES = Counter("runyard_http_failures", "Requests answered with an error, by its code", ["code"], registry=REGISTRY)
 OPEN_STREAMS = Gauge("runyard_open_streams", "Answers that stream frames now", registry=REGISTRY)
-RESUMES = Counter(
-    "runyard_stream_resumes", "Streams read on from a cursor, which a reader had from before", registry=REGISTRY
-)
+RESUMES = Counter("runyard_stream_resumes", "Streams that a reader resumed from a cursor", registry=REGISTRY)
 
 # Workers --------------------------------------------------------------------------------------------------------------
 
@@ -71,13 +69,15 @@ SETTLED = Counter(
 )
 CANCEL_SECONDS = Histogram(
     "runyard_cancel_seconds",
-    "From when the worker heard of a cancel to the settlement",
+    "From when the worker learned of a cancel to the settlement",
     buckets=SECONDS,
     registry=REGISTRY,
 )
 DEATHS = Counter("runyard_worker_deaths", "Workers that this one found dead and buried", registry=REGISTRY)
 TAKEOVERS = Counter("runyard_takeovers", "Claims of invocations that had begun before", ["agent"], registry=REGISTRY)
-HANDOVERS = Counter("runyard_handovers", "Runs that the worker gave back for another to go on with", registry=REGISTRY)
+HANDOVERS = Counter(
+    "runyard_handovers", "Runs that the worker gave back to the queue, for another worker", registry=REGISTRY
+)
 YIELDS = Counter(
     "runyard_yields",
     "Of those, the runs over their tenant's share of a full worker that made way for another tenant",
@@ -92,22 +92,22 @@ MODEL_RETRIES = Counter(
     registry=REGISTRY,
 )
 FRAMES = Counter(
-    "runyard_frames", "Frames that Redis was sent, but for those that begin a closed stream anew", registry=REGISTRY
+    "runyard_frames", "Frames sent to Redis, without those that reset a stream as it is closed", registry=REGISTRY
 )
-FRAME_BYTES = Counter("runyard_frame_bytes", "Their payloads", registry=REGISTRY)
+FRAME_BYTES = Counter("runyard_frame_bytes", "The size of their payloads", registry=REGISTRY)
 REWINDS = Counter("runyard_stream_rewinds", "Times that shown text was withdrawn", registry=REGISTRY)
-RESETS = Counter("runyard_stream_resets", "Streams begun anew since frames were lost or in doubt", registry=REGISTRY)
+RESETS = Counter("runyard_stream_resets", "Streams reset because frames were lost, or may have been", registry=REGISTRY)
 LATE_CLOSES = Counter(
-    "runyard_late_closes", "Streams closed by the sweep for one whose settler died", registry=REGISTRY
+    "runyard_late_closes",
+    "Streams of settled invocations that a sweep closed, since nobody else had",
+    registry=REGISTRY,
 )
-FORGOTTEN = Counter(
-    "runyard_rows_forgotten", "Rows deleted since they were old enough, by what they are", ["kind"], registry=REGISTRY
-)
+FORGOTTEN = Counter("runyard_rows_forgotten", "Rows deleted because of their age, by kind", ["kind"], registry=REGISTRY)
 
 # Both -----------------------------------------------------------------------------------------------------------------
 
 LINKS = Gauge("runyard_database_links", "How many links to the database the process's pool may open", registry=REGISTRY)
-LINKS_IN_USE = Gauge("runyard_database_links_in_use", "Of these, those that a transaction has now", registry=REGISTRY)
+LINKS_IN_USE = Gauge("runyard_database_links_in_use", "Of these, those that are in use", registry=REGISTRY)
 REDIS_AWAY = Gauge(
     "runyard_redis_away",
     "1: the process does not reach the Redis of the frames, or is refused by it",
@@ -122,7 +122,7 @@ DEPTH = {
     "runyard_queue_runs": ("Runs by their rows", ("queue", "status")),
     "runyard_queue_messages": ("Messages in the broker; absent while it does not answer", ("queue", "state")),
     "runyard_queue_oldest_seconds": (
-        "How long the queued run of a priority class has waited that has waited longest; 0: none",
+        "How long the oldest queued run of a priority class has waited; 0: none is queued",
         ("queue", "priority"),
     ),
     "runyard_queue_claimable_oldest_seconds": (
@@ -130,11 +130,11 @@ DEPTH = {
         ("queue", "priority"),
     ),
     "runyard_queue_queued": ("Queued runs by priority class", ("queue", "priority")),
-    "runyard_queue_workers": ("Living workers, those that leave included", ("queue",)),
-    "runyard_queue_draining": ("Workers that leave", ("queue",)),
-    "runyard_queue_slots": ("Slots of workers that do not leave", ("queue",)),
+    "runyard_queue_workers": ("Living workers, including those that are leaving", ("queue",)),
+    "runyard_queue_draining": ("Workers that are leaving", ("queue",)),
+    "runyard_queue_slots": ("Slots of workers that are not leaving", ("queue",)),
     "runyard_queue_unserved": ("Queued runs of an agent that no living worker of the queue has", ("queue", "agent")),
-    "runyard_depth_known": ("1: the depth is told; 0: the database does not answer", ()),
+    "runyard_depth_known": ("1: the depth is known; 0: the database does not answer", ()),
 }
 
 

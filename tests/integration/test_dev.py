@@ -97,7 +97,7 @@ async def test_a_saved_file_restarts_the_worker(folder: Path, dev: RunningDev) -
     """The agent that the README shows, and the one that `runyard new` writes."""
     await dev.url()
     (folder / "agents/dice.py").write_text(documented_agent())
-    await dev.printed(r"^runyard \| dice.py was saved: the worker starts anew$")
+    await dev.printed(r"^runyard \| dice.py was saved: the worker restarts$")
     await dev.printed(r"worker registered +agents=\['adder', 'dice'\]")
     async with dev.api() as api, api.streaming("dice", "Roll 3 dice with 20 sides.") as reading:
         events = await reading.rest()

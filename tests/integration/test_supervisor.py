@@ -194,7 +194,7 @@ async def test_a_saved_file_replaces_the_worker(keeping: Any, shown: Shown) -> N
     keeper.saved("researcher.py")
     await shown.wait_for("worker", "runs")
     assert shown.lines == [
-        ("runyard", "researcher.py was saved: the worker starts anew"),
+        ("runyard", "researcher.py was saved: the worker restarts"),
         ("worker", "leaves"),
         ("worker", "runs"),
     ]

@@ -16,7 +16,7 @@ from runyard.db.closes import mark_closed
 from runyard.db.engine import Database
 from runyard.errors import StoreUnavailable
 from runyard.ids import InvocationId, StreamId
-from runyard.lifecycle.closing import Frames, close_anew, is_in_doubt, last_before
+from runyard.lifecycle.closing import Frames, close_by_reset, is_in_doubt, last_before
 from runyard.lifecycle.endings import Ending
 from runyard.streams.ops import Status
 from runyard_workers.stream_writer import StreamWriter, WriterState
@@ -121,13 +121,13 @@ class Closer:
         answers = await self._store.apply([each.ending.close() for each in sure])
         for each, answer in zip(sure, answers, strict=True):
             if answer.status is Status.BELOW:
-                await close_anew(self._database, self._store, each.ending, stored_last=answer.last)
+                await close_by_reset(self._database, self._store, each.ending, stored_last=answer.last)
             elif (last := last_before(answer, each.ending)) != each.ending.last_frame:
                 self._last_frames[each.ending.invocation_id] = last
             self._closed(each)
         for each in ready:
             if each.ending.invocation_id in in_doubt:
-                await close_anew(self._database, self._store, each.ending)
+                await close_by_reset(self._database, self._store, each.ending)
                 self._closed(each)
 
     async def _in_doubt(self, ready: Sequence[_Unclosed]) -> set[InvocationId]:

@@ -163,7 +163,7 @@ class Execution:
             try:
                 return await self._attempt()
             except StoreUnavailable as error:
-                self._log.warning("run loads anew", error=str(error))
+                self._log.warning("run is loaded again", error=str(error))
             await asyncio.sleep(backoff.next_s())
 
     async def _attempt(self) -> Ending:

@@ -25,7 +25,7 @@ class Keeper:
 
     def saved(self, path: str) -> None:
         """A file was saved that the process may have read."""
-        self._show("runyard", f"{path} was saved: the worker starts anew")
+        self._show("runyard", f"{path} was saved: the worker restarts")
         self._saved.set()
 
     async def keep(self) -> None:

@@ -37,7 +37,7 @@ async def commit_turn(database: Database, turn: NewTurn) -> Accepted:
         CommitUnknown, StoreUnavailable: see `Database.write`.
         RunNotFound, AgentMismatch, RunBusy, InputQueueFull, InvalidArgs, IdempotencyMismatch: see `accept_turn`.
     """
-    if turn.begins_anew and await database.write_at_once(create_run, turn):
+    if turn.creates_run and await database.write_at_once(create_run, turn):
         return _accepted(turn, turn.run_id, None)
     return await database.write(accept_turn, turn)
 

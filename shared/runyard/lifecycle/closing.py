@@ -39,7 +39,7 @@ def last_before(answer: Answer, ending: Ending) -> int:
     return answer.last - len(ending.frames())
 
 
-async def close_anew(database: Database, store: Frames, ending: Ending, *, stored_last: int = 0) -> None:
+async def close_by_reset(database: Database, store: Frames, ending: Ending, *, stored_last: int = 0) -> None:
     """Reset the stream: the committed text under new numbers, then the closing frames.
 
     `stored_last`: the highest number in Redis.

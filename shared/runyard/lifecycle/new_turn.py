@@ -54,8 +54,8 @@ class NewTurn:
     """The place of its request in a trace (`runyard.traces.carried`)."""
 
     @property
-    def begins_anew(self) -> bool:
-        """Whether it names no run and no earlier call, and has no history."""
+    def creates_run(self) -> bool:
+        """Whether it creates a run whatever is stored: it names no run, session or earlier call, and has no history."""
         return self.continues is None and self.session_id is None and self.call_key is None and self.history is None
 
 
