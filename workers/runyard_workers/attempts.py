@@ -42,29 +42,30 @@ class Attempts:
     Once `stopped` is set its task is cancelled, and nothing more is tried, even if the call failed as it was closed.
     """
 
-    def __init__(self, services: Services, agent: Agent, output: Output, asked: Asked, stopped: asyncio.Event) -> None:
+    def __init__(self, services: Services, agent: Agent, output: Output, stopped: asyncio.Event) -> None:
         self.call: ModelCall | None = None
         self.spent: list[Spent] = []
         self._stopped = stopped
         self._services = services
         self._agent = agent
         self._output = output
-        self._asked = asked
-        self._models = deque(asked.models)
+        self._asked: Asked
+        self._models: deque[str | None]
         self._attempt = 1
         self._waited_s = 0.0
         self._has_shown = False
         self._errors: list[dict[str, Any]] = []
         self._may_pass = False
 
-    async def run(self) -> StreamedTurn:
-        """Call one model after the other.
+    async def run(self, asked: Asked) -> StreamedTurn:
+        """Call one model after the other. May be called once.
 
         Raises:
             FallbackExhausted: all of them failed.
             ProviderError, ModelNotConfigured: the only one failed.
             RunTimeout: see `ModelCall.run`; nothing is tried after it.
         """
+        self._asked, self._models = asked, deque(asked.models)
         while True:
             try:
                 return await self._call(self._models[0])

@@ -1,5 +1,6 @@
 """The system prompt: text, or a function of the context that is evaluated before every model call."""
 
+import asyncio
 import functools
 import inspect
 
@@ -12,7 +13,8 @@ from runyard_workers.threads import ToolThreads
 
 
 async def system_prompt(agent: Agent, context: RunContext, threads: ToolThreads) -> str | None:
-    """The system prompt. None: the agent has none, or it is blank, which providers refuse.
+    """The system prompt. None: the agent has none, or it is blank, which providers refuse. Cancelled, it leaves the
+    author's function behind.
 
     Raises:
         RunTimeout: the author's function took longer than the agent's `timeout_s`.
@@ -28,6 +30,9 @@ async def system_prompt(agent: Agent, context: RunContext, threads: ToolThreads)
             )
         except OverstayedError:
             raise RunTimeout(f"the agent's system function took longer than {agent.timeout_s:g} s") from None
+        except asyncio.CancelledError:
+            context.cancelled.set()  # a thread cannot be stopped, but told
+            raise
         except FailedError as failure:
             context.log.exception("system function failed", exc_info=failure.error)
             raise InternalError(f"the agent's system function failed ({type(failure.error).__name__})") from None

@@ -91,7 +91,7 @@ class ModelSteps:
         ]
 
     def stop(self) -> None:
-        """Abort the call under way: the provider's connection closes at once."""
+        """Abort the call under way: the provider's connection closes at once. So does the system prompt's function."""
         self._stopped.set()
         if self._task is not None:
             self._task.cancel()
@@ -107,10 +107,8 @@ class ModelSteps:
         max_steps = min(self._options.get("maxSteps", self._agent.max_steps), self._agent.max_steps)
         if self.progress.steps >= max_steps:
             raise MaxSteps(f"Agent exceeded {max_steps} tool round-trips")
-        attempts = Attempts(self._services, self._agent, self._output, await self._asked(rows), self._stopped)
-        if self._stopped.is_set():
-            raise StoppedError(None)
-        self._task = asyncio.create_task(attempts.run())
+        attempts = Attempts(self._services, self._agent, self._output, self._stopped)
+        self._task = asyncio.create_task(self._streamed(attempts, rows))
         try:
             streamed = await self._task
         except asyncio.CancelledError:
@@ -132,6 +130,9 @@ class ModelSteps:
 
     def is_ending(self, rows: Sequence[Message]) -> bool:  # noqa: ARG002 - only the model knows
         return False
+
+    async def _streamed(self, attempts: Attempts, rows: Sequence[Message]) -> StreamedTurn:
+        return await attempts.run(await self._asked(rows))
 
     async def _asked(self, rows: Sequence[Message]) -> Asked:
         """The chain of models, and what they are asked. A caller's own model replaces the first of the chain."""

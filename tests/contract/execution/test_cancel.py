@@ -165,24 +165,34 @@ async def test_a_provider_that_breaks_as_it_is_closed_changes_nothing(worker: Wo
     assert cancelled(await run.settled())["text"] == "Half"
 
 
-async def test_a_cancel_before_the_call_makes_none(worker: Worker) -> None:
-    """While the system prompt is made."""
-    begun, go_on = asyncio.Event(), asyncio.Event()
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_system_prompt_that_takes_its_time_is_left_behind(
+    worker: Worker, block: threading.Event, is_async: bool
+) -> None:
+    asked, told = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
 
-    async def system(ctx: RunContext) -> str:
-        begun.set()
-        await go_on.wait()
-        return "You answer."
+    async def awaits(_ctx: RunContext) -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        return ""
 
-    worker.script(says("Hi."), system=system)
+    def blocks(ctx: RunContext) -> str:
+        loop.call_soon_threadsafe(asked.set)
+        block.wait()
+        if ctx.cancelled.is_set():
+            told.set()
+        return ""
+
+    worker.script(says("Never."), system=awaits if is_async else blocks)
     run = await start(worker)
-    await reached(begun)
+    await reached(asked)
     await run.cancel()
-    await asyncio.gather(*run.crew.runner._background)
-    go_on.set()
     settled = await run.settled()
     assert worker.provider.requests == []
     assert (cancelled(settled)["steps"], settled.order) == (0, ["status", "message", "result"])
+    block.set()
+    assert is_async or told.wait(GUARD_S)
 
 
 async def test_text_that_redis_has_lost_is_told_anew(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
