@@ -1,6 +1,6 @@
 import pytest
 
-import tests.searches  # noqa: F401 - its profile is known before the options are read
+import tests.hypothesis_profiles  # noqa: F401 - its profile is known before the options are read
 
 pytest_plugins = ["tests.contract.queue.queue_sides", "tests.integration.fixtures"]
 

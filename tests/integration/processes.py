@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.integration.nursery import born
+from tests.integration.fork_server import start_module
 
 GUARD_S = 60.0
 """A start imports for seconds on a loaded machine; only a fault takes this long."""
@@ -107,7 +107,7 @@ class BornProcess(Process):
 
     def __init__(self, module: str, *, environment: Mapping[str, str], log: Path) -> None:
         super().__init__(log)
-        self._child = born(module, environment, log)
+        self._child = start_module(module, environment, log)
         assert self._child.pid is not None
         self._pid = self._child.pid
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from tests.authorities import Authority
+from tests.certificates import Authority
 from tests.contract.queue.listening import listening, sent
 from tests.contract.queue.queue_sides import rabbitmq_side
 from tests.integration.stack import Backing, Stack, postgres_redis_and_rabbitmq, starting_stack

@@ -21,8 +21,8 @@ from tests.databases import POSTGRES, SQLITE
 from tests.fakes.databases import FaultyDatabase
 from tests.fakes.provider import Script, turn
 from tests.fakes.rows import text, thinking, tool_use
+from tests.hypothesis_profiles import is_long, search
 from tests.redis_servers import redis_server
-from tests.searches import is_long, search
 
 from runyard.blocks import text_of
 from runyard.errors import ProviderError, ProviderUnavailable

@@ -5,7 +5,7 @@ from typing import Literal
 
 import hypothesis
 from hypothesis import strategies as st
-from tests.searches import search
+from tests.hypothesis_profiles import search
 from tests.standin import validate_transcript
 
 from runyard import RunContext, agent, tool

@@ -45,7 +45,7 @@ from tests.contract.lifecycle.lifecycle_model import Model, Outcome
 from tests.contract.lifecycle.lifecycle_model import Run as ModelRun
 from tests.contract.store import states
 from tests.databases import blocking_engine
-from tests.searches import search
+from tests.hypothesis_profiles import search
 from tests.standin import validate_transcript
 
 from runyard.blocks import call_ids, text_of

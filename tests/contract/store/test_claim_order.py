@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.contract.execution.worker import GUARD_S
 from tests.contract.lifecycle.test_lifecycle import World, world_on
 from tests.contract.store import states
-from tests.searches import search
+from tests.hypothesis_profiles import search
 
 from runyard.db import groups
 from runyard.db.limits import Limits

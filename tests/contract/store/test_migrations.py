@@ -17,7 +17,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from tests.contract.store import migrating
 from tests.databases import POSTGRES, SQLITE
-from tests.integration.nursery import forking
+from tests.integration.fork_server import fork_context
 
 from runyard.db import migrate
 from runyard.db.engine import sync_engine
@@ -38,7 +38,7 @@ class Process:
 
     def __init__(self, database_url: str, until: str) -> None:
         self._line, its = multiprocessing.Pipe()
-        self._process = forking().Process(target=migrating.main, args=(database_url, until, its))
+        self._process = fork_context().Process(target=migrating.main, args=(database_url, until, its))
         self._process.start()
         its.close()
 

@@ -23,8 +23,8 @@ from tests.contract.streams.followers import Follower, Post, posted
 from tests.fakes.databases import FaultyDatabase
 from tests.fakes.provider import Step, turn
 from tests.fakes.rows import text, tool_use
+from tests.hypothesis_profiles import search
 from tests.redis_servers import redis_server
-from tests.searches import search
 
 from runyard.db import reads, turns
 from runyard.errors import ProviderUnavailable

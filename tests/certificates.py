@@ -1,4 +1,4 @@
-"""Certificates: an authority of the test's own, and what it vouches for."""
+"""Certificates: a certificate authority for one test, and the certificates that it signs."""
 
 import ssl
 from dataclasses import dataclass

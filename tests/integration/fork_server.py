@@ -1,8 +1,8 @@
-"""Starts the system's processes by forking one that has imported what they run: an import costs seconds, and the tests
+"""Starts the system's processes by forking one that has imported their modules: imports take seconds, and the tests
 start hundreds of processes.
 
-A child is a process as any other: it has its own id, environment, log and death. What differs from `python -m` is that
-its modules are there already; `test_roles_apart.py` and `runyard dev` start theirs with an interpreter each.
+A child is a normal process with its own id, environment and log. It differs from `python -m` only in that its modules
+are imported already. `test_roles_apart.py` and `runyard dev` start theirs with an interpreter each.
 """
 
 import multiprocessing
@@ -23,20 +23,20 @@ IMPORTED = (
     "uvloop",
     "pytest",
 )
-"""The last one because a child looks for the module that its parent was started with."""
+"""pytest, because a child imports the main module of its parent."""
 
 
-def born(module: str, environment: Mapping[str, str], log: Path) -> ForkServerProcess:
-    """A process that runs `module` as `python -m` does, and writes to its log alone."""
-    child = forking().Process(target=_live, args=(module, dict(environment), log))
+def start_module(module: str, environment: Mapping[str, str], log: Path) -> ForkServerProcess:
+    """Start a process that runs `module` as `python -m` does, and writes only to its log."""
+    child = fork_context().Process(target=_live, args=(module, dict(environment), log))
     child.start()
     return child
 
 
-def forking() -> ForkServerContext:
-    """For what is started otherwise than by a module's name."""
+def fork_context() -> ForkServerContext:
+    """For processes that run a function instead of a module."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*IMPORTED])  # heard by the first who asks; it is the same for all
+    context.set_forkserver_preload([*IMPORTED])  # only the first call has an effect, and all say the same
     return context
 
 

@@ -1,4 +1,4 @@
-"""How hard a random search looks: the same few examples in every run of the suite, many new ones on request.
+"""Profiles for Hypothesis: the same few examples in every run of the suite, many new ones on request.
 
 Many new ones: `.venv/bin/python -m pytest --hypothesis-profile=long tests/contract/lifecycle/test_lifecycle.py`
 """
@@ -9,7 +9,7 @@ LONG = "long"
 LONG_FACTOR = 20
 
 settings.register_profile(LONG, print_blob=True, deadline=None)
-settings.register_profile("here", deadline=None)  # how long an example takes tells how busy the machine is
+settings.register_profile("here", deadline=None)  # on a busy machine an example may take any time
 settings.load_profile("here")
 
 
@@ -18,10 +18,10 @@ def is_long() -> bool:
 
 
 def search(*, examples: int, steps: int = 50) -> settings:
-    """`steps`: at most so many rules an example, for a state machine.
+    """Settings of a random search. `steps`: for a state machine, how many rules an example has at most.
 
-    Examples of everyday runs are derived from the test itself, so that a failure is there for everyone; they are not
-    kept. A long search draws new ones each time, and remembers what failed in `.hypothesis`.
+    By default the examples are derived from the test itself, so everybody gets the same, and none are stored. The long
+    profile draws new ones each time, and keeps the failing ones in `.hypothesis`.
     """
     return settings(
         max_examples=examples * (LONG_FACTOR if is_long() else 1),
