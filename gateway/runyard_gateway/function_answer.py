@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runyard.db import reads
 from runyard.db.records import Invocation, Run
-from runyard.errors import StoreUnavailable, StreamGone
+from runyard.errors import RunyardError, StoreUnavailable, StreamGone
 from runyard.frames import RESERVED_EVENTS, Frame, FrameEvent
 from runyard.lifecycle.new_turn import Accepted
 from runyard.outcomes import failure_body
@@ -45,7 +45,7 @@ class FunctionAnswer:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         stream_id = self.accepted.stream_id
         with self.gateway.hub.watch(stream_id).bound_to(self.principal.credential) as tail:
-            streams = await says_something(tail, receive, is_functions_own, silence_s=SILENCE_S)
+            streams = await is_stream(tail, receive, is_functions_own, silence_s=SILENCE_S)
             plain = None if streams else await self._plain()
             if plain is None:
                 headers = stream_headers(stream_id, self.headers)
@@ -80,7 +80,7 @@ class _AnswerAgain:
             try:
                 if await tail.seek(0) is Position.ABSENT and (result := (await stream.row()).result) is not None:
                     return bool(result["text"])
-                return await says_something(tail, receive, is_functions_own, silence_s=SILENCE_S)
+                return await is_stream(tail, receive, is_functions_own, silence_s=SILENCE_S)
             except StreamGone:
                 return True
 
@@ -119,10 +119,23 @@ def settled_answer(invocation: Invocation, run: Run, *, request_id: str, headers
     return json_answer(body, status=invocation.error.get("status", 500), headers=dict(headers))
 
 
+async def is_stream(tail: Pulled, receive: Receive, is_said: Callable[[Frame], bool], *, silence_s: float) -> bool:
+    """`says_something`; also True if the tail fails, like one whose reader's token has expired. The call is accepted:
+    an error in place of its answer would look like a refusal, and in its stream it does not.
+    """
+    try:
+        return await says_something(tail, receive, is_said, silence_s=silence_s)
+    except RunyardError:
+        return True
+
+
 async def says_something(tail: Pulled, receive: Receive, is_said: Callable[[Frame], bool], *, silence_s: float) -> bool:
     """Wait until a frame for which `is_said` holds has come (True), or the end without one (False).
 
     Also True if the client has left, the process is leaving, or `silence_s` have passed.
+
+    Raises:
+        RunyardError: as the tail's `pull`.
     """
     now = asyncio.get_running_loop().time
     deadline, cursor, ended = now() + silence_s, 0, False

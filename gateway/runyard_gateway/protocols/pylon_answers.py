@@ -14,7 +14,7 @@ from runyard.lifecycle.new_turn import Accepted
 from runyard_gateway.answers import json_answer
 from runyard_gateway.auth.principal import Credential, Principal
 from runyard_gateway.from_rows import settled_frames
-from runyard_gateway.function_answer import says_something
+from runyard_gateway.function_answer import is_stream, says_something
 from runyard_gateway.gateway import Gateway
 from runyard_gateway.protocols.pylon_frames import PylonTail, Translation, ended, is_said
 from runyard_gateway.sse import HEARTBEAT_S, SSE_HEADERS, stream_sse
@@ -42,9 +42,10 @@ class PylonAnswer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         stream_id = self.accepted.stream_id
-        said = is_said if self.may_stream else _is_never_said
         with self.gateway.hub.watch(stream_id).bound_to(self.principal.credential) as tail:
-            if await says_something(tail, receive, said, silence_s=LONG_S) and self.may_stream:
+            if not self.may_stream:
+                await says_something(tail, receive, _is_never_said, silence_s=LONG_S)
+            elif await is_stream(tail, receive, is_said, silence_s=LONG_S):
                 await stream_sse(
                     scope,
                     receive,

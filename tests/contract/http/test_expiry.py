@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from tests.clients.api import Api, Reading
+from tests.clients.api import STREAM, Api, Reading
 from tests.clients.tokens import token
 from tests.contract.http.keys import add_key, revoke_key
 from tests.integration.fixtures import on_sqlite
@@ -21,6 +21,14 @@ LEFT_S = 8
 """Long enough to begin all that is to end, on a busy machine, too: it is waited for once."""
 
 
+async def called(api: Api, function: str, **arguments: Any) -> Reading:
+    """Its stream, read to the end."""
+    async with api.reading("POST", f"/v1/functions/{function}", headers=STREAM, json={"input": arguments}) as reading:
+        assert reading.response.status_code == 200, await reading.response.aread()
+        await reading.rest()
+    return reading
+
+
 def check_ended(reading: Reading, reason: str) -> None:
     """The frame that says so has no number: the reader's cursor stays where it is."""
     *_, last = reading.events
@@ -31,7 +39,9 @@ def check_ended(reading: Reading, reason: str) -> None:
 
 
 async def test_what_is_read_with_a_token_ends_with_it_and_goes_on_with_another(stack: Stack, unique: str) -> None:
-    """A wait that is longer ends with what is known then, as when its time is over."""
+    """A wait that is longer ends with what is known then, as when its time is over; a call whose answer has not begun,
+    like a stream: it is accepted, and must not look refused.
+    """
     stack.standin.answers(says("one ", hold(unique), "two"))
     lasting = stack.gateway.user(unique)
     started = await lasting.start("unserved")
@@ -41,6 +51,7 @@ async def test_what_is_read_with_a_token_ends_with_it_and_goes_on_with_another(s
         *(f"/v1/streams/{started['streamId']}", f"/v1/runs/{started['runId']}/stream"),
         *("/v1/feed", "/v1/rooms/lobby"),
     )
+    undecided = asyncio.create_task(called(api, "recite", words=[], gate=f"{unique}-function"))
     async with api.streaming("talker") as reading, contextlib.AsyncExitStack() as exits:
         others = [await exits.enter_async_context(api.reading("GET", path)) for path in paths]
         waiting = asyncio.gather(
@@ -51,7 +62,11 @@ async def test_what_is_read_with_a_token_ends_with_it_and_goes_on_with_another(s
         for each in (reading, *others):
             await each.rest()
             check_ended(each, "expired")
+        function = await undecided
+        check_ended(function, "expired")
         assert [(answer.status_code, answer.json()["status"]) for answer in await waiting] == [(202, "queued")] * 2
+    stack.open_gate(f"{unique}-function")
+    assert (await lasting.settled(function.response.headers["location"].rsplit("/", 1)[-1]))["output"] == {"count": 0}
     stack.standin.gate(unique).release()
     async with lasting.resuming(reading.stream_id, reading.last_event_id) as resumed:
         await resumed.rest()
