@@ -1,8 +1,10 @@
 """`python -m runyard_gateway`: one gateway process."""
 
+import asyncio
 import os
 import sys
 
+import structlog
 import uvloop
 
 from runyard import logs, misspelt, traces
@@ -18,6 +20,8 @@ def main() -> None:
         misspelt.warn(os.environ)
         with traces.exporting("gateway", os.environ):
             uvloop.run(run_gateway(settings))
+    except asyncio.CancelledError:
+        structlog.get_logger().info("gateway left before it served")
     except StartError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - the one line a person reads
         sys.exit(2)

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from runyard import metrics
 from runyard.db.engine import Database
 from runyard.db.migrate import wait_for_revision
+from runyard.leaving import cancelled_at_signals
 from runyard.queue import broker as brokers
 from runyard.queue.depth import BrokerDepth
 from runyard.queue.wakeups import Publisher
@@ -61,11 +62,13 @@ async def run_gateway(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT, then end open streams, so that their readers go on at another replica.
 
     Raises:
+        CancelledError: a signal came before it served.
         StartError: a setting is missing, the port is taken, or the database has not been migrated.
     """
+    cancelled_at_signals()
     require_auth(settings)
     listener = listen(settings.host, settings.port)
-    await asyncio.to_thread(wait_for_revision, settings.database_url)
+    await wait_for_revision(settings.database_url)
     metrics.serve(settings.host, settings.metrics_port)
     async with open_gateway(settings) as gateway:
         host, port = listener.getsockname()[:2]

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import errno
-import signal
 import socket
 from collections.abc import Callable, Iterator
 
@@ -11,6 +10,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from runyard.errors import StartError
+from runyard.leaving import SIGNALS
 from runyard_gateway.http_protocol import HttpProtocol
 
 GRACE_S = 5
@@ -26,8 +26,6 @@ BACKLOG = 2048
 UNSENT_BYTES = 65_536
 """How much of an answer the kernel accepts beyond what is on its way. Without this limit a stalled reader holds 4 MiB
 of kernel memory (tcp(7), tcp_wmem)."""
-
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class DrainingServer(uvicorn.Server):

@@ -11,7 +11,7 @@ from tests.standin import By, calls, hold, says
 from tests.transaction_pool import TransactionPool, pooled
 
 from runyard.clock import now_ms
-from runyard.db.migrate import wait_for_revision
+from runyard.db.migrate import require_revision
 from runyard.errors import StartError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.services]
@@ -66,5 +66,5 @@ async def test_a_system_lives_on_two_sessions(stack: Stack, pool: TransactionPoo
 def test_without_the_word_such_a_pool_is_told_what_it_does_not_take(pool: TransactionPool) -> None:
     url = pool.url.replace("pgbouncer=true", "pgbouncer=false")
     with pytest.raises(StartError, match="unsupported startup parameter: options"):
-        wait_for_revision(url, wait_s=0)
+        require_revision(url)
     pool.refused.clear()

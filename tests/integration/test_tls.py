@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from runyard.cli.command import app
 from runyard.db.depth import read_beats
 from runyard.db.engine import Database
-from runyard.db.migrate import wait_for_revision
+from runyard.db.migrate import require_revision
 from runyard.errors import StartError, StoreUnavailable
 from runyard.queue.dead import dead_letters
 from runyard.queue.links import BrokerAwayError
@@ -130,7 +130,7 @@ async def refused(backing: Backing) -> None:
     with pytest.raises(StoreUnavailable):
         await redis_run_id(client)
     with pytest.raises(StartError, match="certificate"):
-        wait_for_revision(backing.database_url, wait_s=0)
+        require_revision(backing.database_url)
     for url in (backing.broker_url, backing.redis_url):
         with pytest.raises(BrokerAwayError), dead_letters(url, prefix=backing.prefix) as letters:
             letters.listed("default")

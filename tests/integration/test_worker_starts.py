@@ -1,5 +1,6 @@
-"""How a worker starts: in one line it says what it cannot do without, and what shows its metrics can work."""
+"""How a process starts: in one line it says what it cannot do without, and what shows its metrics can work."""
 
+import signal
 from pathlib import Path
 
 import httpx2
@@ -33,6 +34,13 @@ LOADS = """Path({begun!r}).touch()
         await asyncio.sleep(0.02)"""
 
 
+OPENS = """try:
+        Path({begun!r}).touch()
+        await asyncio.Event().wait()
+    finally:
+        Path({ended!r}).touch()"""
+
+
 def agents(folder: Path, before: str) -> str:
     (folder / "agents").mkdir()
     (folder / "agents/late.py").write_text(AGENT.format(before=before))
@@ -64,6 +72,28 @@ async def test_a_broker_whose_name_leads_nowhere_is_one_that_is_away(stack: Stac
         )
         assert told[0]["level"] == "warning"
         assert worker.complaints() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("role", ["runyard_workers", "runyard_gateway"])
+async def test_who_waits_for_the_schema_leaves_when_told(
+    stack: Stack, tmp_path: Path, role: str, number: signal.Signals
+) -> None:
+    with stack.process(role, RUNYARD_DATABASE_URL=f"sqlite:///{tmp_path}/empty.db") as process:
+        await process.logged("waiting for the schema")
+        process.send(number)
+        assert await process.exited() == 0
+        assert process.events()[-1]["event"].endswith("left before it served")
+
+
+async def test_who_opens_lifespans_leaves_when_told_and_closes_them(stack: Stack, tmp_path: Path) -> None:
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    folder = agents(tmp_path, OPENS.format(begun=str(begun), ended=str(ended)))
+    with stack.process("runyard_workers", RUNYARD_AGENTS=folder) as worker:
+        await eventually(begun.exists, "lifespan that opens")
+        worker.send(signal.SIGTERM)
+        assert await worker.exited() == 0
+    assert ended.exists()
 
 
 async def test_metrics_are_shown_as_soon_as_it_can_work_and_not_before(stack: Stack, tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """`python -m runyard_workers`: one worker process."""
 
+import asyncio
 import os
 import sys
 
+import structlog
 import uvloop
 
 from runyard import logs, misspelt, traces
@@ -24,6 +26,8 @@ def main() -> None:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         with traces.exporting("worker", os.environ):
             uvloop.run(run_worker(settings))
+    except asyncio.CancelledError:
+        structlog.get_logger().info("worker left before it served")
     except StartError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - the one line a person reads
         sys.exit(2)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
@@ -19,6 +18,7 @@ from runyard.db.migrate import wait_for_revision
 from runyard.db.workers import Registration
 from runyard.errors import StartError
 from runyard.ids import new_worker_id
+from runyard.leaving import SIGNALS, cancelled_at_signals
 from runyard.queue import broker as brokers
 from runyard.queue.consumption import Consumption
 from runyard.queue.wakeups import Publisher
@@ -75,21 +75,28 @@ async def run_worker(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT, then hand every run over. A second signal gives all runs back where they are.
 
     Raises:
+        CancelledError: a signal came before it served.
         StartError: a part that the worker cannot do without is missing.
     """
+    cancelled_at_signals()
+    contain_tasks(asyncio.get_running_loop())
+    catalog = load_agents(settings)
+    await wait_for_revision(settings.database_url)
+    async with _redis(settings) as client, _services(settings, catalog, client) as services:
+        await _serve(settings, services, client, *_told_to_leave())
+    log.info("worker left")
+
+
+def _told_to_leave() -> tuple[asyncio.Event, asyncio.Event]:
+    """Set by the first signal from now on, and by the second."""
     stop, hurry = asyncio.Event(), asyncio.Event()
 
     def leave() -> None:
         (hurry if stop.is_set() else stop).set()
 
-    contain_tasks(asyncio.get_running_loop())
-    for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, leave)
-    catalog = load_agents(settings)
-    await asyncio.to_thread(wait_for_revision, settings.database_url)
-    async with _redis(settings) as client, _services(settings, catalog, client) as services:
-        await _serve(settings, services, client, stop, hurry)
-    log.info("worker left")
+    for number in SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, leave)
+    return stop, hurry
 
 
 @contextlib.asynccontextmanager

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from runyard.db.engine import Database
-from runyard.db.migrate import wait_for_revision
+from runyard.db.migrate import require_revision
 from runyard.errors import StartError, StoreUnavailable
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ def in_database(url: str, work: Callable[[Database], Awaitable[T]]) -> T:
     Raises:
         StartError: the database does not answer, or is not this version's.
     """
-    wait_for_revision(url, wait_s=0)
+    require_revision(url)
 
     async def run() -> T:
         database = Database(url, pool_size=1)

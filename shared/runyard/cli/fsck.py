@@ -11,7 +11,7 @@ import orjson
 import sqlalchemy as sa
 
 from runyard.db.engine import Database
-from runyard.db.migrate import wait_for_revision
+from runyard.db.migrate import require_revision
 from runyard.fsck.findings import CouldNotLookError
 from runyard.fsck.inspection import Inspection, Scope
 from runyard.settings import StateSettings
@@ -30,7 +30,7 @@ def run(*, run_id: str | None, since: datetime | None, as_json: bool, grace_s: f
         CouldNotLookError: the database or Redis does not answer, or refuses; the run is not there.
     """
     settings = StateSettings.load()
-    wait_for_revision(settings.database_url, wait_s=0)
+    require_revision(settings.database_url)
     since_ms = 0 if since is None else int(since.replace(tzinfo=UTC).timestamp() * 1000)
     scope = Scope(run_id=run_id, since_ms=since_ms, grace_s=grace_s)
     try:

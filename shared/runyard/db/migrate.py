@@ -4,8 +4,9 @@ An upgrade runs all its migrations in one transaction under a lock, on both data
 one migrates and the others find the work done; one that is killed halfway leaves nothing behind.
 """
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -68,39 +69,47 @@ def _take_turn(connection: sa.Connection) -> None:
     link.answer_s = None
 
 
-def wait_for_revision(
-    database_url: str,
-    *,
-    wait_s: float = REVISION_WAIT_S,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> None:
-    """Return once the schema is at this version's revision or at a newer one. It blocks.
+def require_revision(database_url: str) -> None:
+    """Return if the schema is at this version's revision or at a newer one. It blocks.
 
     Raises:
-        StartError: it was not within `wait_s`; the message names the command that migrates.
+        StartError: it is not; the message names the command that migrates.
     """
     engine = sync_engine(database_url)
     script = ScriptDirectory.from_config(_config())
-    deadline = clock() + wait_s
-    told = False
     try:
-        while True:
-            try:
-                with engine.connect() as connection:
-                    if _revision(connection) == script.get_current_head() or _is_newer(connection, script):
-                        return
-                reason = "the database has not been migrated: run `runyard migrate`"
-            except sa.exc.DBAPIError as error:
-                reason = f"the database cannot be reached: {_one_line(error)} (RUNYARD_DATABASE_URL)"
-            if clock() >= deadline:
-                raise StartError(reason)
-            if not told:
-                log.info("waiting for the schema", reason=reason, wait_s=wait_s)
-                told = True
-            sleep(POLL_S)
+        with engine.connect() as connection:
+            if _revision(connection) != script.get_current_head() and not _is_newer(connection, script):
+                raise StartError("the database has not been migrated: run `runyard migrate`")
+    except sa.exc.DBAPIError as error:
+        raise StartError(f"the database cannot be reached: {_one_line(error)} (RUNYARD_DATABASE_URL)") from error
     finally:
         engine.dispose()
+
+
+async def wait_for_revision(
+    database_url: str,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Return once the schema is at this version's revision or at a newer one.
+
+    Raises:
+        StartError: it was not within a minute.
+    """
+    deadline = clock() + REVISION_WAIT_S
+    told = False
+    while True:
+        try:
+            return await asyncio.to_thread(require_revision, database_url)
+        except StartError as error:
+            if clock() >= deadline:
+                raise
+            if not told:
+                log.info("waiting for the schema", reason=str(error), wait_s=REVISION_WAIT_S)
+                told = True
+        await sleep(POLL_S)
 
 
 def _config() -> Config:

@@ -21,7 +21,7 @@ from tests.integration.fork_server import fork_context
 
 from runyard.db import migrate
 from runyard.db.engine import sync_engine
-from runyard.db.migrate import upgrade, wait_for_revision
+from runyard.db.migrate import require_revision, upgrade, wait_for_revision
 from runyard.db.tables import metadata
 from runyard.errors import StartError
 
@@ -210,7 +210,7 @@ def test_a_schema_of_a_newer_version_is_left_alone(migrated_url: str) -> None:
     """While two versions run side by side, the newer one migrates and the older one goes on with what it finds."""
     set_revision(migrated_url, "9999_from_the_future")
     assert upgrade(migrated_url) == "9999_from_the_future"
-    wait_for_revision(migrated_url, wait_s=0)
+    require_revision(migrated_url)
     assert revision(migrated_url) == "9999_from_the_future"
 
 
@@ -223,26 +223,28 @@ class Clock:
     def __call__(self) -> float:
         return self.now_s
 
-    def sleep(self, duration_s: float) -> None:
+    async def sleep(self, duration_s: float) -> None:
         self.now_s += duration_s
 
 
-def test_an_unmigrated_database_is_waited_for_then_told(empty_database_url: str) -> None:
+@pytest.mark.anyio
+async def test_an_unmigrated_database_is_waited_for_then_told(empty_database_url: str) -> None:
     clock = Clock()
     with pytest.raises(StartError, match=r"^the database has not been migrated: run `runyard migrate`$"):
-        wait_for_revision(empty_database_url, clock=clock, sleep=clock.sleep)
+        await wait_for_revision(empty_database_url, clock=clock, sleep=clock.sleep)
     assert clock.now_s == migrate.REVISION_WAIT_S
 
 
-def test_a_database_that_is_migrated_meanwhile_is_found(empty_database_url: str) -> None:
+@pytest.mark.anyio
+async def test_a_database_that_is_migrated_meanwhile_is_found(empty_database_url: str) -> None:
     clock = Clock()
 
-    def sleep(duration_s: float) -> None:
-        clock.sleep(duration_s)
+    async def sleep(duration_s: float) -> None:
+        await clock.sleep(duration_s)
         if clock.now_s == 3 * migrate.POLL_S:
             upgrade(empty_database_url)
 
-    wait_for_revision(empty_database_url, clock=clock, sleep=sleep)
+    await wait_for_revision(empty_database_url, clock=clock, sleep=sleep)
     assert clock.now_s == 3 * migrate.POLL_S
 
 
@@ -251,9 +253,8 @@ UNREACHABLE = ["postgresql://postgres:hunter2@127.0.0.1:1/runyard", "sqlite:////
 
 @pytest.mark.parametrize("url", UNREACHABLE, ids=["postgres", "sqlite"])
 def test_a_database_out_of_reach_is_told_in_one_line(url: str) -> None:
-    clock = Clock()
     with pytest.raises(StartError) as waiting:
-        wait_for_revision(url, wait_s=1, clock=clock, sleep=clock.sleep)
+        require_revision(url)
     with pytest.raises(StartError) as migrating:
         upgrade(url)
     for said in (str(waiting.value), str(migrating.value)):
