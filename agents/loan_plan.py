@@ -1,4 +1,4 @@
-"""A function: what a loan costs, year by year. Called over HTTP; it asks no model, since money is no guess."""
+"""A function that computes what a loan costs, year by year. It is called over HTTP and needs no model."""
 
 from decimal import ROUND_HALF_UP, Decimal
 

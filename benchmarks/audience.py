@@ -1,4 +1,4 @@
-"""Many readers of server-sent events at next to no cost of their own: they count frames, and look at nothing else."""
+"""Many cheap readers of server-sent events, which only count frames."""
 
 import asyncio
 import contextlib

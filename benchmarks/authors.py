@@ -1,4 +1,4 @@
-"""Who writes what the readers of a benchmark read: a worker's frames without a worker, and the floor's bytes."""
+"""Writers for the readers of a benchmark: frames as a worker writes them, and the bytes of the floor."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What a claim costs by how much is queued: few runs or a hundred thousand, of one tenant or many, behind a full limit.
+"""The cost of a claim by what is queued: few runs or a hundred thousand, of one tenant or many, behind a full limit.
 
 Claims of one process on Postgres, one after the other, with nothing else at work, beside 50,000 runs of before. A
 claimed run ends at once: as much is queued, and as little runs, at the last claim as at the first.

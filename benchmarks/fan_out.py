@@ -1,4 +1,4 @@
-"""One gateway process and its readers: what a frame costs it, how late one comes, what a reader weighs."""
+"""One gateway process and its readers: the cost of a frame, its delay, and the memory of a reader."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""How much longer the first token takes than from the model itself, with one run in flight, on each stack."""
+"""How much later the first token comes than from the model itself, with one run at a time, on each stack."""
 
 from benchmarks.floors.messages import bare_messages
 from benchmarks.floors.model_calls import ModelCaller

@@ -1,4 +1,4 @@
-"""What a worker asks of the database while nothing happens: with no run, and with a thousand that wait for the model.
+"""The statements of an idle worker: without a run, and with a thousand runs that wait for the model.
 
 A relay before Postgres counts the statements that the worker sends, transaction control included.
 """

@@ -1,4 +1,4 @@
-"""What the database says of runs, for what no reader is told."""
+"""Reads from the database what readers of a stream cannot measure."""
 
 import asyncio
 

@@ -1,11 +1,11 @@
-"""What many measurements of one thing say together."""
+"""The median and percentiles of many measurements."""
 
 import statistics
 from collections.abc import Sequence
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
-    """The sample below which so many of a hundred lie (nearest rank)."""
+    """The nearest-rank percentile: about `percent` of the samples are lower."""
     ranked = sorted(samples)
     return ranked[min(len(ranked) - 1, int(len(ranked) * percent / 100))]
 

@@ -1,4 +1,4 @@
-"""Where a system keeps its truth, its frames and its messages: each stack of the benchmarks' own, gone afterwards."""
+"""The databases, Redis servers and brokers under a system: made for the benchmark, deleted afterwards."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""What each figure is held to.
+"""The target of each figure.
 
 The peers' figures were taken on the same kind of machine (2 cores) with a stand-in model and one step of 20 deltas:
 langgraph-api 0.16 (keeps all in memory), Aegra 0.11 and Agno 3.1 (Postgres and Redis).

@@ -1,4 +1,4 @@
-"""A client that costs next to nothing: HTTP/1.1 on a raw asyncio transport, one request at a time, kept alive."""
+"""A very cheap HTTP/1.1 client on a raw asyncio transport: one request at a time, kept alive."""
 
 import asyncio
 import json

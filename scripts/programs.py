@@ -1,4 +1,4 @@
-"""A program that tests run: the machine's own, else, as root, Debian's."""
+"""A program that tests run: found on the machine, or else installed from Debian (as root)."""
 
 import os
 import shutil

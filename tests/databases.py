@@ -1,4 +1,4 @@
-"""Databases of the tests' own, on a Postgres server that must be there."""
+"""Databases for tests, on a Postgres server that must be running."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""Servers of the tests' own that may be killed, and started again with what they had on disk."""
+"""Servers for one test, which it may kill and start again with the data that they had on disk."""
 
 import contextlib
 import os

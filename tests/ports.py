@@ -1,4 +1,4 @@
-"""Ports for servers that are killed and started again in their old place."""
+"""Free ports for servers that are killed and started again on the same port."""
 
 import secrets
 import socket

@@ -1,4 +1,4 @@
-"""What the relays before Postgres share that read what passes: one link a client, both ways, until either side ends."""
+"""The common part of the relays before Postgres that read its messages: one connection a client, in both directions."""
 
 import asyncio
 import contextlib

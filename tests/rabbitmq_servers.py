@@ -1,4 +1,4 @@
-"""RabbitMQ: the server that runs already, and a node of the tests' own that may be killed."""
+"""RabbitMQ: the running server, and a node for one test, which may be killed."""
 
 import os
 

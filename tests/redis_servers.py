@@ -1,4 +1,4 @@
-"""The two servers that frames are tested on: a Redis that runs already, and an embedded Valkey of the tests' own."""
+"""The two servers for tests of frames: the running Redis, and an embedded Valkey for the tests alone."""
 
 import contextlib
 import os

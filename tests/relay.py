@@ -1,4 +1,4 @@
-"""A relay before a TCP server, for what networks and servers do: cut every link, refuse new ones, go silent."""
+"""A relay before a TCP server that can fail as networks do: cut all connections, refuse new ones, go silent."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""What a block of shell calls: programs with their words, and the variables set for them. Enough for our own pages."""
+"""Parses the shell blocks of our pages: the programs that they call, with arguments and variables."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""TLS before a plain server, as the server itself or a proxy would have it.
+"""A relay that adds TLS to a plain server.
 
 On an event loop of its own, in a thread: whoever connects may block the test's.
 """

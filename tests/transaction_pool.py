@@ -1,4 +1,4 @@
-"""A pool of sessions before Postgres as PgBouncer has it in transaction mode: clients take a session for a transaction.
+"""A pool of Postgres sessions like PgBouncer in transaction mode: a client gets a session for one transaction.
 
 It refuses what PgBouncer 1.18 refuses, and notes statements that a client prepares under a name: with the next
 transaction they belong to a session of somebody else. On an event loop of its own, in a thread: clients may block.

@@ -1,4 +1,4 @@
-"""The words of a text as the search compares them: without filler, cut down to what their forms share."""
+"""The words of a text as the search compares them: without filler words, and cut down to their stems."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What units there are, each defined by those before it.
+"""The known units, each defined by earlier ones.
 
 Factors are exact by definition where they are not marked. Sources: the SI brochure
 (https://www.bipm.org/en/publications/si-brochure), NIST Handbook 44, appendix C

@@ -1,4 +1,4 @@
-"""Takes the text of an expression apart into numbers, names and signs."""
+"""Splits the text of an expression into numbers, names and signs."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""No worker serves its queue: what its streams hold is written by whoever measures their readers."""
+"""No worker serves its queue: the benchmark itself writes the frames of its streams."""
 
 from runyard import agent
 

@@ -1,4 +1,4 @@
-"""Answers with whatever the stand-in plays: the directive stands in the user's text."""
+"""Answers as the stand-in plays it; the user's text says what it plays."""
 
 from runyard import agent
 

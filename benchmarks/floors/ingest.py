@@ -1,4 +1,4 @@
-"""A model's stream put into a stream of frames by the shortest way: a raw socket, a splitter, the frame script."""
+"""A model's stream turned into frames in the shortest way: a raw socket, a splitter, the frame script."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""An empty dramatiq message from one process to another: what any design over this broker waits for."""
+"""An empty dramatiq message from one process to another: the least that any design over this broker costs."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Installs Debian packages without letting them start what they bring."""
+"""Installs Debian packages without starting their services."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The three services: where each is expected, and the real question that each must answer."""
+"""The three services: the address of each, and a request that it must answer."""
 
 import logging
 import os

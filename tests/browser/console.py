@@ -1,4 +1,4 @@
-"""The console as a person has it before them: one page, and the browser that a user opens pages in."""
+"""The console in a browser: one page (`Console`), and a user's browser, which opens pages (`Reader`)."""
 
 import re
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a reader of a stream has in hand: the answer's text after every `rewind`."""
+"""What a reader of a stream has so far: the answer's text after every `rewind`."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Every answer that a test gets, held against the OpenAPI document: route, status, headers, content type, body.
+"""Checks every answer that a test gets against the OpenAPI document: route, status, headers, content type, body.
 
 What a gateway took (2xx) has to be what the document says that it takes, too.
 """

@@ -1,4 +1,4 @@
-"""A reader of server-sent events, written from the specification alone: it shares no code with what it reads.
+"""A reader of server-sent events, written from the specification alone. It shares no code with the product.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 """

@@ -1,4 +1,4 @@
-"""JSON Web Tokens, made by hand (RFC 7515, RFC 7519): good ones, and ones that nobody may accept."""
+"""JSON Web Tokens, made by hand (RFC 7515, RFC 7519): valid ones, and ones that must be refused."""
 
 import base64
 import hashlib

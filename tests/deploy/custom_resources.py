@@ -1,4 +1,4 @@
-"""What the manifests may say in objects that Kubernetes itself does not know: strict, and only what they use.
+"""Schemas of the custom resources in the manifests: strict, and only with the fields that are used.
 
 `HTTPRoute` follows the Gateway API's v1 (gateway-api.sigs.k8s.io/reference/spec). KEDA's objects are held against
 models of its own definitions; what this adds is what those leave open, the metadata of the triggers that are used here

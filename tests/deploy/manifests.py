@@ -1,4 +1,4 @@
-"""What `k8s/` renders to, as data."""
+"""The manifests that `k8s/` renders to, as data."""
 
 import base64
 import os

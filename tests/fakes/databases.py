@@ -1,4 +1,4 @@
-"""A real database with faults: each at the commit of one kind of transaction."""
+"""A real database that fails on request, at the commit of a given transaction."""
 
 import asyncio
 from collections import defaultdict

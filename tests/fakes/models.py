@@ -1,4 +1,4 @@
-"""Models that play one script a call, whatever the request holds: for steps that take several calls."""
+"""Models that play one script for each call, whatever the request is: for steps with several calls."""
 
 import asyncio
 from collections import deque

@@ -1,4 +1,4 @@
-"""A model that plays scripts: which one is decided by how many turns of its own the request holds."""
+"""A model that plays scripts. The number of its turns in the request decides which one."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Wake-ups that go nowhere but into a list."""
+"""A publisher that only keeps its wake-ups in a list."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A gateway for the client alone: answers in their order, each whole, cut or never given. What was asked is kept."""
+"""A gateway for tests of the client. It gives scripted answers in order (whole, cut or never) and records requests."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What is left of a run when it has ended: its transcript, its effects on the world, the deaths of its workers."""
+"""What a run has left when it has ended: its transcript, the effects of its tools, the deaths of its workers."""
 
 import json
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The workers of one test: they are killed and frozen, and who lives is never taken for dead by the others."""
+"""The workers of one test, to be killed and frozen. At the end, no living worker may have been taken for dead."""
 
 import signal
 from collections.abc import AsyncIterator

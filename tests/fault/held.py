@@ -1,4 +1,4 @@
-"""Runs that stand still where a test says so, in the model and in tools, with a reader each; and how they end well."""
+"""Runs that a test stops at a point in the model or in a tool, with a reader each; and checks of how they end."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -1,4 +1,4 @@
-"""Readers that move from one gateway to another with what they have read."""
+"""Readers that move from one gateway to another and resume there."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""`runyard fsck` on a stack: what the database and Redis hold fits together, whatever has happened to it."""
+"""Checks by `runyard fsck` that a stack's database and Redis are consistent."""
 
 from tests.integration.stack import Stack
 

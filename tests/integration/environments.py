@@ -1,4 +1,4 @@
-"""The distributions as others get them: wheels, in virtual environments that know nothing of the checkout."""
+"""The distributions as users get them: wheels, in virtual environments without the checkout."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The stacks as fixtures, started once a session, when the first test asks for them; their logs beside what failed.
+"""The stacks as fixtures. Each starts once a session, when a test first asks for it; a failed test shows its logs.
 
 A plugin of all tests (`tests/conftest.py`), so that contract and integration tests share the stacks. What these are
 made of is imported with the first of them: unit tests wait for no database driver.

@@ -1,4 +1,4 @@
-"""`runyard dev` as a person runs it: in a folder with agents, looked at from outside."""
+"""`runyard dev` as a person runs it, in a folder with agents."""
 
 import asyncio
 import os

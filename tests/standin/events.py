@@ -1,4 +1,4 @@
-"""From a script to the API's events, in its order and its shapes, with the acts that stand between them.
+"""Makes the API's events from a script, with the script's acts between them.
 
 message_start, (content_block_start, content_block_delta..., content_block_stop)..., message_delta, message_stop:
 https://docs.claude.com/en/docs/build-with-claude/streaming.

@@ -1,4 +1,4 @@
-"""What the stand-in has sent: the judge compares with it what comes back."""
+"""What the stand-in has sent, so that the judge can compare what comes back in later requests."""
 
 from dataclasses import dataclass, field
 from typing import Any

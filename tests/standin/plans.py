@@ -1,4 +1,4 @@
-"""Which script answers which request."""
+"""Decides which script answers a request."""
 
 from collections.abc import Callable
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What one answer is: blocks, acts between them, how it stops. One form for tests in Python and for JSON over HTTP.
+"""The script of one answer: blocks, acts between them, and how it stops; in Python, or as JSON over HTTP.
 
 `Script.model_dump_json` and `Script.model_validate_json` are the JSON form: each step names its `kind`, what has a
 default may be left out. Tests write scripts with the verbs of `verbs.py`.

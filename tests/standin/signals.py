@@ -1,4 +1,4 @@
-"""Waiting for a condition without sleeping: every change wakes whoever waits, a generous guard ends the wait."""
+"""Waiting for a condition without sleeping: each change wakes the waiters, and a generous timeout ends the wait."""
 
 import asyncio
 from collections.abc import Callable

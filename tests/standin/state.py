@@ -1,4 +1,4 @@
-"""What one stand-in knows: plans to answer by, gates, what arrived, what was sent, what nobody expected."""
+"""The state of one stand-in: plans, gates, what arrived, what was sent, and requests that no plan expected."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The answer whose parameters stand in the request, for benchmarks: `standin[deltas=5000,delay_ms=2,steps=2,calls=2]`.
+"""An answer whose parameters are in the request, for benchmarks: `standin[deltas=5000,delay_ms=2,steps=2,calls=2]`.
 
 Looked for in the user's last text, then in the model's name; without it, 20 deltas.
 """

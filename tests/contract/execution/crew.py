@@ -1,4 +1,4 @@
-"""A runner on a worker's core: runs that are started, told of cancels, given up."""
+"""A runner on a worker's core, which starts, cancels and gives back runs."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a restarted Redis may have forgotten of a stream."""
+"""The frames that a restarted Redis may have lost."""
 
 from collections.abc import Awaitable, Callable
 

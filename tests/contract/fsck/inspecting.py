@@ -1,4 +1,4 @@
-"""A worker's core with runs on it that `runyard fsck` looks at, and hands that break what they hold."""
+"""A worker's core with runs that `runyard fsck` inspects, and functions that break their rows or frames."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

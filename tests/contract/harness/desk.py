@@ -1,4 +1,4 @@
-"""A small agent for tests of the harness, and what its tools have done to the world."""
+"""A small agent for tests of the harness, and the effects of its tools."""
 
 from dataclasses import dataclass, field
 from typing import Any

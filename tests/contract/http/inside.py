@@ -1,4 +1,4 @@
-"""A gateway in this very process, beside those of a stack: its tasks and counters can be seen, its clocks set."""
+"""A gateway in the test's own process, beside those of a stack, so that a test can see its tasks and set its clocks."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Service keys as rows, put there and revoked behind everybody's back: at once, where the command takes a second."""
+"""Service keys written and revoked directly in the database, at once, where the command takes a second."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The calls of a run's life as values: each is made of the store, and of the model that says what it must come to."""
+"""The calls of a run's life as values. Each is applied to the store and to the model, which predicts the outcome."""
 
 import itertools
 from collections.abc import Awaitable, Callable

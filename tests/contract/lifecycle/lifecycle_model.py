@@ -1,4 +1,4 @@
-"""Runs, their inputs and their workers without a database: what each call comes to, one after the other.
+"""A model of runs, their inputs and their workers without a database: it predicts the outcome of each call.
 
 The model knows no rows, locks or transactions; `test_lifecycle.py` holds them against it.
 """

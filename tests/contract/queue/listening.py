@@ -1,4 +1,4 @@
-"""Workers and publishers as far as the queue knows them: slots, consumers, and what a message did."""
+"""Workers and publishers as the queue sees them: slots, consumers, and the messages that were received."""
 
 import asyncio
 import contextlib

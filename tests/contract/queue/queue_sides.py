@@ -1,4 +1,4 @@
-"""Both brokers behind one face: what a test looks at and does behind the product's back, and the fixture for it."""
+"""Both brokers behind one interface, with which tests look into queues and change them; and its fixture."""
 
 import secrets
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A database that has been in use for long: many settled runs, some queued in many groups, some running."""
+"""Fills a database as after long use: many settled runs, some queued in many groups, some running."""
 
 from typing import Any
 

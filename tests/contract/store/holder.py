@@ -1,4 +1,4 @@
-"""A worker's hand on a claimed run: its transactions one at a time, in the order that a test decides."""
+"""A claimed run and the worker's transactions on it, one at a time, in the order that a test decides."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

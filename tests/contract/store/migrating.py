@@ -1,4 +1,4 @@
-"""A process that migrates one database and says how it goes: a test can start many and kill one.
+"""A process that migrates a database and reports its progress. A test can start many and kill one.
 
 It sends lines: `ready`, then after a line to it `waiting` (before it asks for the lock) and either `done <number of
 migrations run>` or `half way`, where it stays until it is killed.

@@ -1,4 +1,4 @@
-"""A relay before Postgres that cuts or holds a link at a commit: before the server has it, or after it has answered.
+"""A relay before Postgres that cuts or holds a connection at a commit: before the server gets it, or after its answer.
 
 A statement that writes outside of a transaction is a commit too: its own.
 """

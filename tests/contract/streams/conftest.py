@@ -1,4 +1,4 @@
-"""What streams are tested on: a Redis that runs already and an embedded Valkey, with either event loop."""
+"""The servers for tests of streams: a running Redis and an embedded Valkey, each with both event loops."""
 
 from collections.abc import Iterator
 

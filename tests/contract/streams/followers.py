@@ -1,4 +1,4 @@
-"""Readers of a stream as clients are: they follow, lose their connections, come back by cursor, begin anew on a 410."""
+"""Readers of a stream that behave as clients do: they lose connections, resume by cursor, and start over on a 410."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Operations on frames as tests write them, and what comes of them."""
+"""Short ways to write operations on frames, and to read their results."""
 
 from typing import Protocol
 

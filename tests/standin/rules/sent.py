@@ -1,4 +1,4 @@
-"""What comes back must be what was sent: thinking with its signature, and a paused turn as a whole.
+"""What comes back must equal what was sent: thinking with its signature, and a paused turn as a whole.
 
 https://docs.claude.com/en/docs/build-with-claude/extended-thinking: thinking blocks go back complete and unmodified;
 with a tool call they must; https://docs.claude.com/en/api/handling-stop-reasons: a paused turn goes back as it is.
