@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import threading
 
 import structlog
 import uvloop
@@ -17,6 +18,12 @@ SWITCH_INTERVAL_S = 0.001
 threads, each of the beat's dozen turns waits 32 times as long: on a quarter of a processor the beat came every 7 s
 instead of 4."""
 
+LEFT_BEHIND_S = 2.0
+"""How long threads and tasks that authors' code has left behind may go on when the worker has left. Python would wait
+for them without end."""
+
+log = structlog.get_logger()
+
 
 def main() -> None:
     try:
@@ -24,13 +31,37 @@ def main() -> None:
         logs.configure("worker", settings.log_level, json=not settings.dev)
         misspelt.warn(os.environ)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        with traces.exporting("worker", os.environ):
-            uvloop.run(run_worker(settings))
-    except asyncio.CancelledError:
-        structlog.get_logger().info("worker left before it served")
+        sys.exit(uvloop.run(_work(settings)))
     except StartError as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - the one line a person reads
-        sys.exit(2)
+        sys.exit(_told(error))
+
+
+async def _work(settings: Settings) -> int:
+    """The exit code. The process ends with it soon, whatever it still waits for."""
+    code = await _exit_code(settings)
+    end = threading.Timer(LEFT_BEHIND_S, os._exit, [code])
+    end.daemon = True
+    end.start()
+    return code
+
+
+async def _exit_code(settings: Settings) -> int:
+    try:
+        with traces.exporting("worker", os.environ):
+            await run_worker(settings)
+    except StartError as error:
+        return _told(error)
+    except asyncio.CancelledError:
+        log.info("worker left before it served")
+    except Exception:
+        log.exception("worker failed unexpectedly")
+        return 1
+    return 0
+
+
+def _told(error: StartError) -> int:
+    print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - the one line a person reads
+    return 2
 
 
 if __name__ == "__main__":

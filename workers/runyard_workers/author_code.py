@@ -6,6 +6,8 @@ would look like a dropped run: all are raised as `FailedError`.
 
 import asyncio
 import inspect
+import os
+import signal
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import ContextVar
 from typing import Any
@@ -57,6 +59,29 @@ def contain_tasks(loop: asyncio.AbstractEventLoop) -> None:
 
 def _new_task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
     return asyncio.Task(_Contained(work) if _IS_AUTHORS.get() else work, loop=loop, **options)
+
+
+def release_forks() -> None:
+    """From now on a process that authors' code forks obeys signals itself.
+
+    It inherits the loop's handlers and the socket by which they wake the loop: a SIGTERM for the child would not end
+    it, and would make this process leave. What comes before the child has its own handlers waits for them.
+    """
+    stops = (signal.SIGTERM, signal.SIGINT)
+
+    def hold() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+
+    def let_through() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, stops)
+
+    def obey() -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        let_through()
+
+    os.register_at_fork(before=hold, after_in_parent=let_through, after_in_child=obey)
 
 
 class _Contained(Coroutine[Any, Any, Any]):

@@ -27,7 +27,7 @@ from runyard.streams.announcements import Announcer
 from runyard.streams.connect import connect
 from runyard.streams.store import FrameStore
 from runyard_workers import late_closes, retention
-from runyard_workers.author_code import contain_tasks
+from runyard_workers.author_code import contain_tasks, release_forks
 from runyard_workers.beat import Beat
 from runyard_workers.cancel_wakeups import cancel_subscription
 from runyard_workers.catalog import Catalog, load_folder
@@ -80,6 +80,7 @@ async def run_worker(settings: Settings) -> None:
     """
     cancelled_at_signals()
     contain_tasks(asyncio.get_running_loop())
+    release_forks()
     catalog = load_agents(settings)
     await wait_for_revision(settings.database_url)
     async with _redis(settings) as client, _services(settings, catalog, client) as services:
