@@ -1,4 +1,4 @@
-/** Runs of functions: one call each, of what is no agent and reads no messages. */
+/** Runs of functions: each is one call, and reads no further messages. */
 
 const PREFIX = "fn:";
 

@@ -1,4 +1,4 @@
-/** How the invocation stands that is followed, from its rows and its stream: the same for everybody who looks at it. */
+/** The state of the followed invocation, from its rows and its stream, so that every viewer sees the same. */
 
 import { isAhead } from "./waiting.js";
 

@@ -1,4 +1,4 @@
-/** Inputs that the transcript does not hold yet: what opens the turn that is queued, and what waits to be read. */
+/** Inputs that are not in the transcript yet: the one that opens a queued turn, and those that wait to be read. */
 
 /**
  * @param {object} state see `../state/conversation.js`

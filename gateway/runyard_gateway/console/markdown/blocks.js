@@ -1,4 +1,4 @@
-/** Markdown as a list of blocks, so that of an answer that grows only its last one is made anew. */
+/** Markdown as a list of blocks: while an answer grows, only its last block is parsed again. */
 
 import { Marked } from "../vendor/marked.mjs";
 

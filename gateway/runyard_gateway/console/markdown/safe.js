@@ -1,4 +1,4 @@
-/** Markup that a model wrote, made harmless: it runs nothing, loads nothing, and looks like nothing of ours. */
+/** Sanitizes markup that a model wrote: it runs nothing, loads nothing, and cannot imitate the page. */
 
 import DOMPurify from "../vendor/purify.mjs";
 

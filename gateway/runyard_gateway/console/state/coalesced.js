@@ -1,4 +1,4 @@
-/** However often an action is asked for, one is under way at a time, and one more follows. */
+/** Coalesces calls of an action: one runs at a time, and however many come meanwhile, one more follows. */
 
 /**
  * @param {() => Promise<void>} action

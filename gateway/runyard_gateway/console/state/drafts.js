@@ -1,4 +1,4 @@
-/** What is written and not sent yet, by run: kept for this tab across reloads, until it is sent or the tab is closed. */
+/** Unsent text, by run: kept across reloads of this tab, until it is sent or the tab is closed. */
 
 import { Store } from "./store.js";
 

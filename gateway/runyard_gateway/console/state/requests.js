@@ -1,4 +1,4 @@
-/** What the reader asks of a run: to send, to stop, to take back. What the gateway refuses comes back to the draft. */
+/** The reader's requests on a run: send, stop, take back. Text that the gateway refuses returns to the draft. */
 
 import { asFailure } from "../wire/failure.js";
 import { isBusy } from "./status.js";

@@ -1,4 +1,4 @@
-/** The reader's runs, newest activity first, a page at a time; each with words to know it by. */
+/** The reader's runs, newest activity first, page by page, each with a title or its first words. */
 
 import { argumentWords, functionOf, parsed } from "../conversation/functions.js";
 import { asFailure } from "../wire/failure.js";

@@ -1,4 +1,4 @@
-/** A run's statuses, and how an invocation stands that goes on, as people read them. */
+/** The words for a run's status, and for the state of an invocation in progress. */
 
 export const STATUS_WORDS = Object.freeze({
   idle: "Idle",

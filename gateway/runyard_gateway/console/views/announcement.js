@@ -1,4 +1,4 @@
-/** What someone hears who does not see the page: how the run stands, and how much waits, and nothing of each word. */
+/** The announcements for screen readers: the run's state and how much waits, but not each word of the answer. */
 
 import { standingOf } from "../conversation/standing.js";
 import { inputsOf } from "../conversation/waiting.js";

@@ -1,4 +1,4 @@
-/** The foot of a function's run, which reads nothing: what stops its call, or that there is no more to it. */
+/** The foot of a function's run, which takes no input: a button that stops its call, or a note that it has ended. */
 
 import { html } from "./html.js";
 import { StopButton, useStop } from "./stop-button.js";

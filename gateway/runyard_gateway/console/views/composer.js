@@ -1,4 +1,4 @@
-/** Where one writes, and stops what runs: Enter sends, Shift and Enter begin a new line, Escape twice stops. */
+/** The text field: Enter sends, Shift and Enter begin a new line, Escape twice stops the run. */
 
 import { useEffect, useRef } from "../vendor/preact-hooks.mjs";
 import { html } from "./html.js";

@@ -1,4 +1,4 @@
-/** A failure, told in full: what happened, its code, the request's id for whoever runs the gateway. */
+/** A failure in full: what happened, its code, and the request's id for the gateway's operator. */
 
 import { html } from "./html.js";
 import { Icon } from "./icons.js";

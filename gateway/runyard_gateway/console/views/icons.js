@@ -1,4 +1,4 @@
-/** The page's few drawings, as outlines in the colour of the text beside them. */
+/** The page's icons, drawn as outlines in the colour of the text beside them. */
 
 import { html } from "./html.js";
 

@@ -1,4 +1,4 @@
-/** A text in markdown, drawn safely; while it grows, its finished blocks are left alone. */
+/** Markdown, rendered safely. While the text grows, finished blocks are not rendered again. */
 
 import { blocksOf } from "../markdown/blocks.js";
 import { safeFragment } from "../markdown/safe.js";

@@ -1,4 +1,4 @@
-/** A button that goes away when it has been used: the focus it had is then where one writes, and not lost. */
+/** A button that goes away when it is used. If it had the focus, the text field gets it. */
 
 import { useLayoutEffect, useRef } from "../vendor/preact-hooks.mjs";
 import { html } from "./html.js";

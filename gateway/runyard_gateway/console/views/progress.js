@@ -1,4 +1,4 @@
-/** How an invocation stands that goes on: a line that is there only as long as it is true. */
+/** The line that shows the state of an invocation in progress, as long as it is in this state. */
 
 import { html } from "./html.js";
 import { durationWords } from "./words.js";

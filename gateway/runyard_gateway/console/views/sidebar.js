@@ -1,4 +1,4 @@
-/** The side: a new conversation, one's runs, one's token. On a narrow page it is a drawer. */
+/** The sidebar: a new conversation, the reader's runs and token. On a narrow page it is a drawer. */
 
 import { hrefOf } from "../state/address.js";
 import { html } from "./html.js";

@@ -1,4 +1,4 @@
-/** Values and texts as they came, in a box that scrolls: never taken for markup. */
+/** Values and texts as they were received, in a box that scrolls. They are never interpreted as markup. */
 
 import { html } from "./html.js";
 

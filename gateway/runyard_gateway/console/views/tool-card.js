@@ -1,4 +1,4 @@
-/** One tool call: what was asked, what the tool told meanwhile, what came of it. */
+/** One tool call: its input, what the tool wrote meanwhile, and its result. */
 
 import { argumentWords, valueOf } from "../conversation/functions.js";
 import { html } from "./html.js";

@@ -1,4 +1,4 @@
-/** One invocation: what was said to the agent, all that it did and said, and how it ended or how it stands. */
+/** One invocation: the input, everything that the agent did and said, and how it ended or its present state. */
 
 import { turnParts } from "../conversation/turn.js";
 import { useMemo } from "../vendor/preact-hooks.mjs";

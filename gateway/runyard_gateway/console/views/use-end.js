@@ -1,4 +1,4 @@
-/** Keeps a scrolled place at its end while it grows, for as long as the reader stays there. */
+/** Keeps a scrolled element at its end while it grows, as long as the reader stays there. */
 
 import { useCallback, useLayoutEffect, useRef, useState } from "../vendor/preact-hooks.mjs";
 

@@ -1,4 +1,4 @@
-/** Escape, pressed twice in a row, does what one press could do by mistake. */
+/** Runs an action when Escape is pressed twice in a row; one press could be a mistake. */
 
 import { useEffect, useRef, useState } from "../vendor/preact-hooks.mjs";
 

@@ -1,4 +1,4 @@
-/** A store's value in a view, which is drawn again when what it takes of it changes. */
+/** A selected part of a store's value. The view is rendered again when that part changes. */
 
 import { useLayoutEffect, useReducer, useRef } from "../vendor/preact-hooks.mjs";
 

@@ -1,4 +1,4 @@
-/** Inputs that the agent has not read: each with its receipt, and the way to take it back. */
+/** Inputs that the agent has not read yet, each with its status and a button to take it back. */
 
 import { standingOf } from "../conversation/standing.js";
 import { inputsOf } from "../conversation/waiting.js";

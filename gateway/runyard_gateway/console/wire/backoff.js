@@ -1,4 +1,4 @@
-/** How long to wait before the next try: longer each time, and spread by chance, so that readers do not come as one. */
+/** How long to wait before the next try: longer each time, and with jitter, so that readers do not come all at once. */
 
 const LONGEST_MS = 10_000;
 

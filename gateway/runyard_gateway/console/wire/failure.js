@@ -1,4 +1,4 @@
-/** What went wrong, with what a person needs to know of it: the gateway's error body, or our own words. */
+/** An error as a person needs it: from the gateway's error body, or in our own words. */
 
 export class Failure extends Error {
   /** @param {{code: string, message: string, status?: number, requestId?: string | null, retryable?: boolean}} given */

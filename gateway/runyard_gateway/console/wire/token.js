@@ -1,4 +1,4 @@
-/** The caller's token, kept for this tab alone: it is gone when the tab is closed. */
+/** The caller's token, kept for this tab only, until it is closed. */
 
 const KEY = "runyard.token";
 
