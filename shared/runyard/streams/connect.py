@@ -9,7 +9,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.connection import HiredisRespSerializer
-from redis.exceptions import RedisError
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from runyard.backoff import Backoff
 from runyard.errors import StoreUnavailable
@@ -59,11 +59,13 @@ def redis_backoff() -> Backoff:
 @contextlib.asynccontextmanager
 async def answered() -> AsyncIterator[None]:
     """Put around commands: Redis answers within `REPLY_TIMEOUT_S`, or this raises StoreUnavailable. What was sent may
-    have been executed all the same.
+    have been executed all the same. A refusal is told by its kind alone: callers read it too.
     """
     try:
         async with asyncio.timeout(REPLY_TIMEOUT_S):
             yield
+    except (ResponseError, AuthenticationError) as error:
+        raise StoreUnavailable(f"Redis refuses: {type(error).__name__}") from error
     except (RedisError, OSError) as error:
         raise StoreUnavailable("Redis does not answer") from error
 
