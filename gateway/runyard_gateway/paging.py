@@ -23,7 +23,7 @@ def seal(listing: Listing, *position: int | str) -> str:
 
 
 def unseal(listing: Listing, cursor: str) -> list[int | str]:
-    """The position in a cursor of this list: numbers and text that a database accepts, whoever made the cursor.
+    """The position in a cursor of this list: numbers and text that a database accepts, even in an invented one.
 
     Raises:
         InvalidArgs: it was changed, or belongs to another list.

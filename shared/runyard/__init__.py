@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Content", "Refused", "RunContext", "agent", "function", "lifespan", "tool"]
 
 _OF_THE_CLIENT = frozenset({"Client", "SyncClient"})
-"""Not in `__all__`: whoever imports all that an agent needs does not need an HTTP library."""
+"""Not in `__all__`: `import *` in an agent's file must not need an HTTP library."""
 
 
 def __getattr__(name: str) -> Any:

@@ -26,7 +26,7 @@ MARK_S = 0.5
 
 CLOSES_A_CALL = 50
 UNCLOSED_MAX = 5_000
-"""Kept while Redis is away for long; beyond it the oldest are left to whoever finds them by their rows."""
+"""How many are kept while Redis is away. Beyond that the oldest are left to the sweep (`late_closes.py`)."""
 
 log = structlog.get_logger()
 

@@ -165,13 +165,13 @@ class Output:
         self._shut_all()
         kept = self.kept_last(rows)
         if self.writer.broken:
-            return max(kept, self.writer.last)  # readers may have as many; whoever closes the stream begins it anew
+            return max(kept, self.writer.last)  # readers may have seen so many; the stream is reset when it is closed
         if self.writer.state is not WriterState.LIVE or self.writer.last == kept:
-            return kept  # whoever closes the stream withdraws what Redis has of it
+            return kept  # later frames that Redis has are withdrawn when the stream is closed
         return self._rewind(kept, rows)
 
     def take_back(self, rows: Sequence[Message]) -> None:
-        """Withdraw what the model has shown since the last committed row: it begins its turn anew."""
+        """Withdraw what the model has shown since the last committed row, since it begins its turn again."""
         self._rewind(self.kept_last(rows), rows)
 
     def begin_anew(self, rows: Sequence[Message], said: Sequence[Payload]) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 class SlotPool:
     """A slot is reserved before a message is fetched, so that a full or leaving worker holds no message back.
 
-    It passes from whoever reserved it to the run, and is released when the run leaves the process. While `is_alive`
-    returns False (the worker has no beat), no slot is given out.
+    It passes from the thread that reserved it to the run, and is released when the run leaves the process. While
+    `is_alive` returns False (the worker has no beat), no slot is given out.
     """
 
     def __init__(self, size: int, *, is_alive: Callable[[], bool] = lambda: True) -> None:

@@ -17,7 +17,7 @@ from runyard_gateway.auth.principal import Credential, Principal, Service
 
 FRESH_S = 2.0
 REMEMBERED_MAX = 1024
-"""There are few real keys; more than this are only ever made up by somebody."""
+"""There are few real keys. More than this must be invented ones."""
 
 Tell = Callable[[Unauthenticated], None]
 log = structlog.get_logger()

@@ -44,7 +44,7 @@ class Agent:
     provider_options: Mapping[str, Any]
     stream_thinking: bool
     rooms: tuple[str, ...]
-    """Rooms that whoever may call the agent may join."""
+    """Rooms that every user who may call the agent may join."""
 
     def manifest(self, name: str) -> dict[str, Any]:
         """What gateways may know of the agent, JSON-ready; never the system prompt.

@@ -7,7 +7,7 @@ FAILED: Final = 1  # the run failed
 REFUSED: Final = 2  # wrong usage, no gateway there, or it refuses
 CANCELLED: Final = 3  # the run was cancelled
 INTERRUPTED: Final = 130  # Ctrl-C, as shells have it: 128 + SIGINT
-UNREAD: Final = 141  # whoever read the output has left: 128 + SIGPIPE
+UNREAD: Final = 141  # the reader of the output has left: 128 + SIGPIPE
 
 _OF_RUNS = {"completed": DONE, "cancelled": CANCELLED}
 

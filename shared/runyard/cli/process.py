@@ -36,7 +36,7 @@ class ChildExitedError(Exception):
 
     def __init__(self, name: str, code: int, last_line: str) -> None:
         said = last_line.removeprefix("error: ") or "it said nothing"
-        # Whoever is killed has no last word: its line is no reason, and says where to look.
+        # The last line of a process that was killed is not the reason, but shows where to look.
         super().__init__(f"the {name} {how_it_ended(code)}{': ' if code >= 0 else '; its last line: '}{said}")
 
 

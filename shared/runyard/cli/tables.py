@@ -7,7 +7,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-PIPED_WIDTH = 240  # columns: whoever reads lines wants them whole
+PIPED_WIDTH = 240  # columns: a program that reads lines wants whole ones
 
 
 def output_console() -> Console:

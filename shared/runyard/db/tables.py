@@ -210,7 +210,7 @@ not settled, the last one that a worker had sent when it handed the run over. `l
 it was settled. `closing_rows`: how many rows its settlement appended, which the end of its stream announces; NULL if
 the version before settled it, which announced one. `calls_kept` false: its calls were old and are deleted from the
 ledger. `trace_context`: the place of the call's request in its trace (`runyard.traces.Carrier`), NULL if nobody traces
-it; it is on the row since whoever claims the run may have no message."""
+it; it is on the row, since a worker may claim the run without its message."""
 
 agent_messages = sa.Table(
     "agent_messages",

@@ -52,7 +52,7 @@ def _answered(content: str | list[Block]) -> list[str]:
 
 
 def _why_refused(messages: Sequence[dict[str, Any]]) -> str | None:
-    """The first rule of the Messages API that these messages break; whoever speaks last may do so.
+    """The first rule of the Messages API that these messages break. Either role may come last.
 
     https://docs.claude.com/en/api/messages
     """

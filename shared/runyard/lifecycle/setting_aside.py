@@ -62,8 +62,8 @@ async def set_aside(connection: AsyncConnection, found: Run, error: RunyardError
 
 
 def _last_frame(invocation: Invocation) -> int:
-    """If the invocation has begun, a number above all frames that its readers may have: Redis has fewer, so whoever
-    closes the stream resets it, which makes it equal to the rows again.
+    """For an invocation that has begun, a number above all frames that its readers may have. Redis has fewer, so the
+    stream is reset when it is closed, which makes it equal to the rows again.
     """
     if invocation.started_at is None:
         return 0

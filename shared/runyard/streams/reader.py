@@ -61,10 +61,10 @@ class FrameReader:
         return (await self.infos([stream_id])).get(stream_id)
 
     async def look(self, stream_id: str, after: int, count: int = PAGE) -> tuple[StreamInfo | None, list[Frame]]:
-        """`info` and `read` in one round trip: where the stream stands, then frames, which may be more by then.
+        """`info` and `read` in one round trip. The frames may be newer than the info.
 
-        `first` is where the frames found begin, if some between them and `after` are gone: whoever trims a stream by
-        hand leaves the hash as it is.
+        If frames between `after` and those that were found are gone, `first` is that of the first one found: when a
+        person trims the stream, the hash is not changed.
         """
         pipeline = self._client.pipeline(transaction=False)
         pipeline.hmget(self.keys.meta(stream_id), _META)

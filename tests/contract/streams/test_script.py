@@ -278,7 +278,7 @@ async def test_what_blames_the_server_fails_the_call_and_drops_nothing() -> None
         store = new_store(admin, "test")
         await store.apply([opened(), append(1, "a")])
         await admin.config_set("maxmemory", "1")
-        with pytest.raises(StoreUnavailable, match="^Redis refuses: OutOfMemoryError$"):
+        with pytest.raises(StoreUnavailable, match=r"^Redis refuses: OutOfMemoryError$"):
             await store.apply([append(2, "b")])
         await admin.config_set("maxmemory", "0")
         assert await store.apply([append(2, "b")]) == [Answer(Status.OK, 2)]

@@ -128,7 +128,7 @@ class Fleet:
                         at=now_ms(),
                     )
                 except WorkerGone:
-                    return  # whoever takes over from it looks again
+                    return  # the worker that takes over looks again
                 if claim is None:
                     return
                 if not worker.is_dead:  # else it is given back with the other runs of the dead

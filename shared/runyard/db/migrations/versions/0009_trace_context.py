@@ -1,4 +1,4 @@
-"""Where a call is in its trace, for whoever executes it.
+"""The place of a call in its trace, for the worker that executes it.
 
 Revision ID: 0009
 Revises: 0008
