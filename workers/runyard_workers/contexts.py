@@ -23,9 +23,12 @@ class Contexts:
     resources: Mapping[str, Any]
 
     def of_call(self, call_id: str, *, assistant_seq: int, index: int) -> RunContext:
-        """`idempotency_key`: the call's key in the ledger, which is the same each time the call runs."""
+        """`idempotency_key`: the call's key in the ledger, which is the same each time the call runs. Behind a cleared
+        transcript, whose rows are numbered from 1 again, it is another one than before.
+        """
         run = self.claim.run
-        return self._context(call_id, idempotency_key=f"{run.id}:{assistant_seq}:{index}")
+        transcript = f"{run.id}.{run.clears}" if run.clears else run.id
+        return self._context(call_id, idempotency_key=f"{transcript}:{assistant_seq}:{index}")
 
     def of_prompt(self) -> RunContext:
         return self._context(None, idempotency_key=None)

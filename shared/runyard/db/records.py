@@ -35,6 +35,7 @@ class Run:
     last_activity_at: int
     requeued_at: int | None = None
     priority: Priority = Priority.INTERACTIVE
+    clears: int = 0
     changed_xid: int = field(default=0, compare=False)
     """Set by the database (`runyard.db.marks`)."""
 

@@ -92,6 +92,7 @@ agent_runs = sa.Table(
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.Column("last_activity_at", sa.BigInteger, nullable=False),
     sa.Column("requeued_at", sa.BigInteger),
+    sa.Column("clears", sa.Integer, nullable=False, server_default="0"),
     marked(),
     sa.CheckConstraint(_one_of("status", RunStatus), name="status"),
     sa.CheckConstraint("worker_id IS NULL OR status = 'running'", name="worker"),
@@ -155,8 +156,8 @@ agent_runs = sa.Table(
 
 `context`: what a service told the run's tools; no other caller can set it. `invocation_id`: the newest; NULL as long as
 nothing was asked, or after the transcript was cleared. `requeued_at`: when a worker last gave the run back, or died
-with it. `priority` is that of the newest call; `rank`, its place in the queue (`runyard.priorities`), stays the same
-when the run is given back."""
+with it. `clears`: how often its transcript was cleared, a part of its calls' idempotency keys. `priority` is that of
+the newest call; `rank`, its place in the queue (`runyard.priorities`), stays the same when the run is given back."""
 
 agent_invocations = sa.Table(
     "agent_invocations",

@@ -71,7 +71,9 @@ async def clear_messages(connection: AsyncConnection, run_id: str, scope: Scope,
     run = await _editable(connection, run_id, scope)
     streams = await delete_transcripts(connection, [run])
     await tell_deleted(connection, [run], whole_run=False, at=at)
-    await _change(connection, run, invocation_id=None, last_seq=0, error=None, last_activity_at=at)
+    await _change(
+        connection, run, invocation_id=None, last_seq=0, clears=run.clears + 1, error=None, last_activity_at=at
+    )
     return streams
 
 

@@ -156,6 +156,19 @@ async def test_a_cleared_run_begins_anew(stack: Stack, unique: str) -> None:
     assert [message["content"] for message in request.messages] == ["second"]
 
 
+async def test_calls_behind_a_clear_have_keys_of_their_own(stack: Stack, unique: str) -> None:
+    """Whoever they are passed on to would take a new payment for the one before, and not make it."""
+    stack.open_gate(unique)
+    call = calls("wait_keyed", {"gate": unique})
+    stack.standin.answers(call, says("one"), call, says("two"))
+    api = stack.gateway.user()
+    run_id = (await api.run("mortal", "first"))["runId"]
+    assert (await api.call("DELETE", f"/v1/runs/{run_id}/messages")).status_code == 204
+    await api.run("mortal", "second", runId=run_id)
+    keys = [effect.split()[-1] for effect in stack.effects(run_id)]
+    assert len(keys) == len(set(keys)) == 2
+
+
 async def test_an_erased_run_is_as_unknown_as_none(stack: Stack) -> None:
     stack.standin.answers(says("one"))
     api = stack.gateway.user()
