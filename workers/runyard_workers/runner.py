@@ -30,8 +30,8 @@ from runyard_workers.slots import SlotPool
 
 LEAVE_POLL_S = 0.2
 GIVE_BACK_S = 10.0
-"""How long the worker goes on trying to give a run back to a database that does not answer. A run that was not given
-back waits until the others miss this worker, which counts as a death."""
+"""How long the worker tries to give a run back while the database does not answer. After that, the run waits until the
+others take this worker for dead, which counts as a death."""
 
 log = structlog.get_logger()
 
@@ -199,11 +199,11 @@ class Runner:
             self._keep(asyncio.create_task(self._pass_on(given)))
 
     async def _pass_on(self, given: GivenBack) -> None:
-        if not (given.cancel_requested and await self._is_settled(given.run_id)):
+        if not (given.cancel_requested and await self._settle_cancelled(given.run_id)):
             self._publisher.wake_all([given])
 
-    async def _is_settled(self, run_id: RunId) -> bool:
-        """Settle a run that is back in the queue and is to be stopped. Returns whether it now waits for no worker."""
+    async def _settle_cancelled(self, run_id: RunId) -> bool:
+        """Settle a run that is back in the queue and is to be stopped. Returns whether no worker is needed for it."""
         try:
             cancelled = await self._services.database.write(cancel_given_back, run_id, at=now_ms())
         except StoreUnavailable as error:
@@ -264,7 +264,7 @@ class Runner:
 
     def _left(self, holding: Holding, tenant_id: str) -> None:
         del self._tasks[holding]
-        self._tenants -= Counter([tenant_id])  # who has none any more is not named
+        self._tenants -= Counter([tenant_id])  # a tenant without runs is removed
         self._executions.pop(holding, None)
         self._slots.release()
 

@@ -1,7 +1,7 @@
-"""Claiming: a worker with a free slot takes the best queued row of its queues and agents (`runyard.db.groups`).
+"""Claiming: a worker with a free slot takes the best queued run of its queues and agents (`runyard.db.groups`).
 
-On Postgres the usual claim is one statement: no limit is to be kept, and of the best run's inputs the one that opens
-its invocation is all that waits. Everything else is `take`'s.
+On Postgres the usual claim is one statement (`take_usual`): there are no limits, and the run's only waiting input is
+the one that opens its next invocation. All other claims are made by `take`.
 """
 
 from collections.abc import Sequence
@@ -34,18 +34,18 @@ async def claim_best(
     limits: Limits = NO_LIMITS,
     passing_over: str | None = None,
 ) -> Claim | None:
-    """The best queued run, now running here; None when nothing is queued that this worker may run.
+    """Claim the best queued run. None: nothing is queued that this worker may run.
 
     Args:
         agents: the worker's agents and their versions.
         redis_run_id: the Redis process that will hold the invocation's first frame.
-        passing_over: a tenant whose runs come last, whatever runs elsewhere.
+        passing_over: a tenant whose runs come last, however few of them run.
 
     Raises:
         WorkerGone: this worker's row is gone.
-        UnclaimableError: the best one stands in front of all others, and will until it is set aside.
-        StoreUnavailable, CommitUnknown: see `Database.write`; a run claimed by a commit of unknown outcome is given
-            back by the beat, which finds it under this worker with nobody running it.
+        UnclaimableError: the best run cannot begin. It blocks the others until it is set aside.
+        StoreUnavailable, CommitUnknown: see `Database.write`. A run that a commit of unknown outcome has claimed is
+            given back later, since the beat finds that it belongs to this worker and does not run here.
     """
     worker: dict[str, Any] = {"worker_id": worker_id, "agents": agents, "redis_run_id": redis_run_id, "at": at}
     if limits == NO_LIMITS and passing_over is None and not database.is_sqlite:
@@ -56,11 +56,11 @@ async def claim_best(
         groups = await database.read(queued_groups, queues, list(agents), limits)
         if not groups:
             return None
-        groups.sort(key=lambda group: group.tenant_id == passing_over)  # a sort keeps the order of what is equal
+        groups.sort(key=lambda group: group.tenant_id == passing_over)  # the sort is stable
         try:
             claim = await database.write(take, groups, limits, **worker)
         except UnclaimableError as error:
-            if not await database.read(_is_there, worker_id):  # what the run's foreign key to it has refused
+            if not await database.read(_is_there, worker_id):  # then the run's foreign key to it was violated
                 raise WorkerGone(worker_id) from error
             raise
         if claim is not None:
@@ -68,8 +68,8 @@ async def claim_best(
 
 
 def _usual_statement() -> sa.Select[Any]:
-    """All that hangs on a run changes in transactions that change its row. So if the row that is locked is the one that
-    this statement's snapshot shows, the rest is as the snapshot shows it; if it is a newer one, nothing is written.
+    """Whatever changes a run's messages, inputs or invocations also changes its row. So if the locked row is the one in
+    this statement's snapshot, the rest of the snapshot is current too. If the locked row is newer, nothing is written.
     """
     best = best_groups.cte("best").prefix_with("MATERIALIZED")
     first = _first_of(best)
@@ -120,8 +120,8 @@ def _usual_statement() -> sa.Select[Any]:
 
 
 def _first_of(groups: sa.CTE) -> sa.FromClause:
-    """Of each group the first row that nobody holds, locked: of the first group that has one, since no other is asked
-    for.
+    """The first unlocked row of each group, locked. Only groups up to the first that has one are looked at, since one
+    row is asked for.
     """
     row = agent_runs.alias("row")
     of_group = (row.c[name] == groups.c[name] for name in ("queue", "agent", "tenant_id"))
@@ -131,7 +131,7 @@ def _first_of(groups: sa.CTE) -> sa.FromClause:
 
 
 def _opening_of(locked: sa.CTE) -> sa.CTE:
-    """The one input of the locked run that waits, if it opens the invocation that is next."""
+    """The only waiting input of the locked run, if it opens the run's next invocation."""
     seen, waiting = agent_runs.alias("seen"), agent_inputs.alias("waiting")
     is_as_seen = sa.and_(seen.c.id == locked.c.id, seen.c.changed_xid == locked.c.changed_xid)
     is_new = sa.and_(agent_invocations.c.id == locked.c.invocation_id, agent_invocations.c.started_at.is_(None))
@@ -166,7 +166,7 @@ async def take_usual(
     redis_run_id: str,
     at: int,
 ) -> tuple[bool, Claim | None]:
-    """Whether anything may be claimed, and the claim; None also where it is not a usual one, and nothing was done."""
+    """Returns whether anything may be claimed, and the claim. None: nothing was done, and `take` may find one."""
     worker = {"worker": worker_id, "versions": agents, "redis": redis_run_id, "at": at}
     try:
         row = (await connection.execute(_usual, {**parameters_of(queues, list(agents)), **worker})).one()
