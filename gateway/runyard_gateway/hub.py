@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import structlog
 from redis.asyncio import Redis
 
-from runyard.errors import StoreUnavailable
+from runyard.errors import RunyardError, StoreUnavailable
 from runyard.frames import Frame
 from runyard.streams.batch import decode_batch
 from runyard.streams.connect import redis_backoff
@@ -123,6 +123,14 @@ class Hub:
         window = self._windows.get(channel)
         if window is not None:
             window.end_with(b"".join(map(encode, frames)))
+            self._drop(channel, window)
+
+    def fail(self, stream_id: str, error: RunyardError) -> None:
+        """End the answers of all present readers by this error."""
+        channel = self._channel(stream_id)
+        window = self._windows.get(channel)
+        if window is not None:
+            window.fail(error)
             self._drop(channel, window)
 
     def drain(self) -> None:

@@ -16,6 +16,10 @@ async def awaited(
 ) -> tuple[Invocation, Run] | None:
     """The invocation once it is settled, or after so many seconds, or when the caller's credential ends. None: it is
     not the caller's.
+
+    Raises:
+        RunNotFound: it was deleted meanwhile.
+        InternalError: its row cannot be read.
     """
     deadline = time.monotonic() + seconds
     found = await gateway.database.read(reads.invocation_of, invocation_id, principal.scope)

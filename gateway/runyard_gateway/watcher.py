@@ -13,7 +13,7 @@ import structlog
 from runyard.db.engine import Database
 from runyard.db.reads import invocations_by_stream
 from runyard.db.records import Invocation
-from runyard.errors import InternalError, RunNotFound, RunyardError, StoreUnavailable
+from runyard.errors import InternalError, RunNotFound, StoreUnavailable
 from runyard.frames import Frame, FrameEvent, event_payload
 from runyard.streams.reader import FrameReader, StreamInfo, StreamState
 from runyard_gateway.from_rows import settled_frames
@@ -69,9 +69,7 @@ class Watcher:
             self._unclosed_since.clear()
             return
         began_s = time.monotonic()
-        invocations = await self._database.read(invocations_by_stream, stream_ids)
-        for stream_id in set(stream_ids) - invocations.keys():
-            self._hub.finish(stream_id, [_error(RunNotFound("the run was deleted", streamId=stream_id))])
+        invocations = await self._rows(stream_ids)
         settled = {key: invocation for key, invocation in invocations.items() if invocation.settled_at is not None}
         kept = await self._kept(settled)
         unclosed_since = self._unclosed_since
@@ -85,6 +83,29 @@ class Watcher:
                 self._unclosed_since[stream_id] = since
                 self._hub.nudge(stream_id)  # its readers may be slow, or a batch was lost
         await self._tell_positions([key for key in invocations if key not in settled], began_s)
+
+    async def _rows(self, stream_ids: list[str]) -> dict[str, Invocation]:
+        """The invocations of these streams. Those that have none, or one that cannot be read, are ended."""
+        try:
+            found = await self._database.read(invocations_by_stream, stream_ids)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - logged with the stream that it comes from
+            if len(stream_ids) == 1:
+                self._fail(stream_ids[0], error)
+                return {}
+            log.warning("rows of silent streams unreadable together", streams=len(stream_ids))
+            return {key: row for each in stream_ids for key, row in (await self._rows([each])).items()}
+        for stream_id in set(stream_ids) - found.keys():
+            self._hub.fail(stream_id, RunNotFound("the run was deleted", streamId=stream_id))
+        return found
+
+    def _fail(self, stream_id: str, error: Exception) -> None:
+        """End a stream whose rows cannot be read, for its readers alone: the exception must not end the watcher, and
+        with it the whole gateway.
+        """
+        log.error("rows of a stream unreadable", code=InternalError.code, stream_id=stream_id, exc_info=error)
+        self._hub.fail(stream_id, InternalError("the stream's rows cannot be read", streamId=stream_id))
 
     async def _tell_positions(self, stream_ids: list[str], as_of_s: float) -> None:
         """Tell the callers of those runs that are queued what they wait for."""
@@ -109,14 +130,8 @@ class Watcher:
             frames = await settled_frames(self._database, invocation)
         except StoreUnavailable:
             raise
-        except Exception:
-            # An error in our code must not end the watcher, and with it the whole gateway.
-            log.exception("stream cannot be ended from its rows", stream_id=stream_id, invocation_id=invocation.id)
-            frames = [_error(InternalError("the end of the stream cannot be read", streamId=stream_id))]
+        except Exception as error:  # noqa: BLE001 - `_fail` logs it
+            self._fail(stream_id, error)
         else:
             log.info("stream ended from its rows", stream_id=stream_id, invocation_id=invocation.id)
-        self._hub.finish(stream_id, frames)
-
-
-def _error(error: RunyardError) -> Frame:
-    return Frame(0, *event_payload(FrameEvent.ERROR, error.body()))
+            self._hub.finish(stream_id, frames)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from runyard.errors import RunyardError
 from runyard.frames import Frame
 from runyard.streams.reader import StreamInfo, StreamState
 from runyard_gateway.http_protocol import as_chunk
@@ -30,6 +31,8 @@ class Watcher(Protocol):
     cursor: int
 
     def wake(self) -> None: ...
+
+    def fail(self, error: RunyardError) -> None: ...
 
     def take(self, piece: Piece, chunk: bytes) -> bool:
         """Whether the watcher has the piece now: it was waiting for exactly this, and it could be written at once."""
@@ -125,6 +128,10 @@ class Window:
     def end_with(self, farewell: bytes) -> None:
         self.farewell = farewell
         self.wake()
+
+    def fail(self, error: RunyardError) -> None:
+        for watcher in self.watchers:
+            watcher.fail(error)
 
     def _hand_out(self, had: int) -> None:
         """Give what came after `had` to those who wait there, and wake the others."""

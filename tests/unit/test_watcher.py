@@ -12,6 +12,7 @@ from tests.fakes.rows import claim
 
 from runyard.db.reads import invocations_by_stream
 from runyard.db.records import Invocation
+from runyard.errors import InternalError, RunyardError
 from runyard.frames import Frame
 from runyard.runs import RunStatus
 from runyard_gateway import watcher as watcher_module
@@ -34,7 +35,7 @@ class Silent:
     redis_away = False
 
     def __init__(self, stream_ids: Sequence[str]) -> None:
-        self.told: dict[str, Sequence[Frame]] = {}
+        self.told: dict[str, Sequence[Frame] | RunyardError] = {}
         self.all_told = asyncio.Event()
         self._stream_ids = stream_ids
 
@@ -42,7 +43,13 @@ class Silent:
         return [stream_id for stream_id in self._stream_ids if stream_id not in self.told]
 
     def finish(self, stream_id: str, frames: Sequence[Frame]) -> None:
-        self.told[stream_id] = frames
+        self._tell(stream_id, frames)
+
+    def fail(self, stream_id: str, error: RunyardError) -> None:
+        self._tell(stream_id, error)
+
+    def _tell(self, stream_id: str, told: Sequence[Frame] | RunyardError) -> None:
+        self.told[stream_id] = told
         if len(self.told) == len(self._stream_ids):
             self.all_told.set()
 
@@ -70,7 +77,8 @@ async def test_an_end_that_cannot_be_made_costs_no_other_reader_theirs(monkeypat
         assert not watching.done(), watching.exception()
         assert told.done()
         watching.cancel()
-    [bad] = hub.told["st_bad"]
-    assert (bad.seq, bad.event, orjson.loads(bad.data)["error"]["code"]) == (0, "error", "INTERNAL")
-    assert orjson.loads(hub.told["st_good"][-1].data) == RESULT
+    bad, good = hub.told["st_bad"], hub.told["st_good"]
+    assert isinstance(bad, InternalError)
+    assert not isinstance(good, RunyardError)
+    assert orjson.loads(good[-1].data) == RESULT
     assert [entry["stream_id"] for entry in logs if entry["log_level"] == "error"] == ["st_bad"]

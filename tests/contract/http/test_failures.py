@@ -1,6 +1,7 @@
 """What a gateway answers when a part of it is away or at fault: gateways of these tests' own, which complain."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from psycopg import sql
-from tests.clients.api import Api
+from tests.clients.api import Api, Reading
 from tests.clients.metrics import shows
 from tests.databases import postgres_database, postgres_server
 from tests.integration.fixtures import on_sqlite
@@ -165,6 +166,49 @@ async def test_a_fault_of_ours_is_told_by_its_code_alone(stack: Stack) -> None:
         (told,) = await eventually(gateway.process.complaints, "complaint")
     assert told["request_id"] == error["requestId"]
     assert "JSONDecodeError" in told["exception"]
+
+
+def ends_by(reading: Reading, code: str) -> None:
+    """By an error that is none of the stream's frames."""
+    last = reading.events[-1]
+    assert (last.type, last.id) == ("error", None)
+    error = json.loads(last.data)["error"]
+    assert (error["code"], error["requestId"]) == (code, reading.response.headers["x-request-id"])
+
+
+@on_sqlite
+async def test_a_stream_whose_rows_are_deleted_ends(stack: Stack) -> None:
+    """As nothing of ours deletes them: a run at work is not erased."""
+    api = stack.gateway.user()
+    started = await api.start("unserved")
+    async with api.resuming(started["streamId"]) as reading:
+        await reading.opened()
+        for table, column in (("agent_inputs", "run_id"), ("agent_invocations", "run_id"), ("agent_runs", "id")):
+            stack.execute(f"DELETE FROM {table} WHERE {column} = :id", id=started["runId"])
+        await reading.rest()
+    ends_by(reading, "RUN_NOT_FOUND")
+
+
+@on_sqlite  # Postgres takes no such row
+async def test_a_row_that_cannot_be_read_ends_the_streams_of_its_own_readers_only(stack: Stack) -> None:
+    """The gateway asks for the rows of all silent streams together."""
+    async with stack.starting_gateway() as gateway:
+        theirs, ours = gateway.user(), gateway.user()
+        broken, whole = await theirs.start("unserved"), await ours.start("unserved")
+        async with theirs.resuming(broken["streamId"]) as own, ours.resuming(whole["streamId"]) as other:
+            await own.opened()
+            await other.opened()
+            options = "UPDATE agent_invocations SET options = :options WHERE id = :id"
+            stack.execute(options, options="secret{", id=broken["invocationId"])
+            await own.rest()
+            ends_by(own, "INTERNAL")
+            stack.execute(options, options="{}", id=broken["invocationId"])
+            await ours.post(f"/v1/runs/{whole['runId']}/cancel", {})
+            await other.rest()
+            assert other.events[-1].type == "result"
+        (told,) = gateway.process.complaints()
+    assert (told["event"], told["code"]) == ("rows of a stream unreadable", "INTERNAL")
+    assert told["stream_id"] == broken["streamId"]
 
 
 @on_sqlite
