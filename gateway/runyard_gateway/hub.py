@@ -1,4 +1,4 @@
-"""All streams that this gateway watches, with one subscription each, however many readers a stream has."""
+"""The streams that this gateway watches: one subscription for each, for any number of readers."""
 
 import asyncio
 import time
@@ -28,11 +28,11 @@ log = structlog.get_logger()
 
 
 class Hub:
-    """Batches arrive on one connection and wait, encoded, for all readers of their stream.
+    """Published batches arrive on one connection, and are kept encoded for all readers of their stream.
 
-    A stream is first subscribed to and then looked up, at its first reader and after each reconnect, so that what was
-    published in between is known to exist; readers fetch it from Redis. The subscription takes a connection of its own
-    from `client`, which the reader uses too.
+    When its first reader comes, and after each reconnect, a stream is subscribed to and then looked up. So frames that
+    were published before the subscription are noticed, and readers fetch them from Redis. The subscription takes a
+    connection of its own from `client`, which `reader` uses too.
     """
 
     def __init__(self, reader: FrameReader, client: Redis) -> None:
@@ -53,11 +53,10 @@ class Hub:
             tasks.create_task(self._check_forever())
 
     def watch(self, stream_id: str, *, seeks: bool = False) -> Tail:
-        """A reader's place in a stream, for as long as its block runs. When the last reader leaves, the subscription
-        ends.
+        """A reader's place in a stream, to be used as a block. When the last reader leaves, the subscription ends.
 
-        Who may read was decided before. A stream that Redis does not have counts as live and empty. `seeks`: the reader
-        asks first where it stands (`Tail.seek`); if the stream has ended it needs no subscription.
+        The caller has checked who may read. A stream that Redis does not have counts as live and empty. `seeks`: the
+        reader will first look up where the stream stands (`Tail.seek`), and needs no subscription if it has ended.
         """
         channel = self._channel(stream_id)
         window = self._windows.get(channel)
@@ -104,7 +103,7 @@ class Hub:
         return [window.stream_id for window in self._windows.values() if window.heard_at_s <= since_s]
 
     def nudge(self, stream_id: str) -> None:
-        """Look whether Redis has more than was heard of."""
+        """Look up whether Redis has frames that were not received."""
         self._look_up(self._channel(stream_id))
 
     def tell(self, stream_id: str, frame: Frame, *, as_of_s: float) -> None:
@@ -116,8 +115,8 @@ class Hub:
     def finish(self, stream_id: str, frames: Sequence[Frame]) -> None:
         """Send all present readers these frames, whatever their cursors, and end their answers.
 
-        For a settled stream whose own frames are gone. The frames are made from its rows; a frame with number 0 leaves
-        a reader's cursor where it is.
+        This is for a settled invocation whose own frames are gone, with frames that were made from its rows. A frame
+        with the number 0 leaves a reader's cursor where it is.
         """
         channel = self._channel(stream_id)
         window = self._windows.get(channel)

@@ -151,12 +151,12 @@ class Tail:
         return True
 
     def interrupt(self) -> None:
-        """The reader has left: from now on every pull ends at once."""
+        """Let every pull end at once from now on, since the reader has left."""
         self._interrupted = True
         self.wake()
 
     def fail(self, error: RunyardError) -> None:
-        """The reader may read no more: from now on every pull raises this."""
+        """Let every pull raise this error from now on, since the reader may not read on."""
         self._failure = error
         self.wake()
 
@@ -165,7 +165,7 @@ class Tail:
             self._waiting.set_result(None)
 
     def bound_to(self, credential: Credential) -> Self:
-        """Fail when the reader's credential ends. The stream goes on, and the reader comes back with a new one."""
+        """Fail when the reader's credential ends. The reader may come back with a new one."""
         self._take_back = credential.on_end(self.fail)
         return self
 

@@ -1,4 +1,4 @@
-"""The newest frames of one watched stream, encoded once for all who watch it."""
+"""The newest frames of one watched stream, encoded once for all its readers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -35,7 +35,7 @@ class Watcher(Protocol):
     def fail(self, error: RunyardError) -> None: ...
 
     def take(self, piece: Piece, chunk: bytes) -> bool:
-        """Whether the watcher has the piece now: it was waiting for exactly this, and it could be written at once."""
+        """Write the piece to the watcher, if it waits at exactly this place. Returns whether that was possible."""
         ...
 
 
@@ -67,7 +67,7 @@ class Window:
         self._joined = NO_PIECE
 
     def absorb(self, frames: Sequence[Frame], now_s: float) -> None:
-        """A published batch: contiguous, not empty."""
+        """Add a published batch. Its frames are contiguous, and there is at least one."""
         self.heard_at_s = self.known_at_s = now_s
         self.notice = None
         first, last, had = frames[0].seq, frames[-1].seq, self.last
@@ -134,7 +134,7 @@ class Window:
             watcher.fail(error)
 
     def _hand_out(self, had: int) -> None:
-        """Give what came after `had` to those who wait there, and wake the others."""
+        """Write the frames after `had` to the watchers that wait there, and wake the others."""
         piece = self.after(had) if had >= self.start else NO_PIECE
         if piece.last < self.last:  # more than one write takes
             self.wake()
@@ -150,7 +150,7 @@ class Window:
         self.start = self.last = seq
 
     def _shrink(self) -> None:
-        """Shrink to half the limit, so that it does not happen at every frame; the newest frame stays."""
+        """Shrink to half the limit, so that this does not happen at every frame. The newest frame is kept."""
         excess_bytes = self._size_bytes - WINDOW_BYTES // 2
         count = 0
         while excess_bytes > 0 and count < len(self._encoded) - 1:
