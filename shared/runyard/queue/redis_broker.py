@@ -6,6 +6,7 @@ timeout. Here every enqueue publishes as well, and an idle consumer waits for th
 """
 
 import contextlib
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ from runyard.queue.wakeups import ACTOR, received
 MAINTENANCE_CHANCE = 50_000  # in a million commands: unacknowledged messages of dead workers come back within seconds
 COMMAND_TIMEOUT_S = 5
 RETRIED = (redis.ConnectionError, redis.ReadOnlyError)
+ALL = math.inf
 ID = "redis_message_id"  # the option that dramatiq's scripts know a message by
 
 _WAKES = b"""
@@ -102,7 +104,11 @@ class WakingRedisBroker(RedisBroker):
 
 
 class _SlotConsumer(_RedisConsumer):
-    """Hands out one message for each reserved slot; whoever runs the message's actor then owns the slot."""
+    """Hands out one message for each reserved slot; whoever runs the message's actor then owns the slot.
+
+    `_due`: how often to look for a message before it waits for the next publish. After a look that found none, each
+    message that comes has one.
+    """
 
     broker: WakingRedisBroker
 
@@ -110,22 +116,32 @@ class _SlotConsumer(_RedisConsumer):
         super().__init__(broker, queue_name, prefetch, timeout)  # type: ignore[no-untyped-call]  # as above
         assert broker.slots is not None, "a broker that consumes needs slots"
         self._slots = broker.slots
+        self._due = ALL
         self._wakes = broker.client.pubsub(ignore_subscribe_messages=True)
         with _translated():
             self._wakes.subscribe(broker.wake_channel(queue_name))
 
     def __next__(self) -> dramatiq.MessageProxy | None:
         timeout_s = self.timeout / 1000
+        with _translated():
+            if not self._due:
+                self._due = self._heard(timeout_s)
         if not self._slots.reserve(timeout_s):
             return None
         with _translated():
             message = self._fetch()
-            if message is None:
-                self.broker.settle_strays(self.queue_name)
-                self._wakes.get_message(timeout=timeout_s)
-                while self._wakes.get_message(timeout=0) is not None:
-                    pass
-            return message
+        self._due = 0 if message is None else self._due - 1
+        return message
+
+    def _heard(self, timeout_s: float) -> float:
+        """How many messages were published, waiting for one; `ALL` if none was: a publish may be lost."""
+        if self._wakes.get_message(timeout=timeout_s) is None:
+            self.broker.settle_strays(self.queue_name)
+            return ALL
+        count = 1
+        while self._wakes.get_message(timeout=0) is not None:
+            count += 1
+        return count
 
     def _fetch(self) -> dramatiq.MessageProxy | None:
         owned = False
