@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from runyard.authoring.context import RunContext
 from runyard.authoring.tools import Tool
 from runyard.blocks import CANCELLED, Block, tool_result, tool_uses
 from runyard.clock import now_ms
-from runyard.db import boundaries, turns
+from runyard.db import boundaries, quiet, turns
 from runyard.db.boundaries import Boundary
 from runyard.db.engine import Database
 from runyard.db.records import Message
@@ -17,7 +18,7 @@ from runyard.db.turns import FinishedCall, Held
 from runyard.errors import CommitUnknown, HandOver
 from runyard.metrics import TOOL_ERRORS, TOOL_SECONDS
 from runyard_workers.calls import CallOutcome, ReadyCall, plan_batch, run_group
-from runyard_workers.commits import commit, commit_repeatable
+from runyard_workers.commits import commit, commit_at_once, commit_repeatable
 from runyard_workers.contexts import Contexts
 from runyard_workers.liveness import Liveness
 from runyard_workers.output import Output
@@ -103,15 +104,11 @@ class Batches:
             for index, block in enumerate(blocks)
         ]
         try:
-            boundary = await commit(
-                self.database,
-                boundaries.append_results,
-                self.held,
-                turn.seq,
-                finished=[_finished(outcome) for outcome in unstored],
-                results=content,
-                at=now_ms(),
-            )
+            finished = [_finished(outcome) for outcome in unstored]
+            answer: dict[str, Any] = {"finished": finished, "results": content, "at": now_ms()}
+            boundary = await commit_at_once(self.database, quiet.append_results, self.held, turn.seq, **answer)
+            if boundary is None:
+                boundary = await commit(self.database, boundaries.append_results, self.held, turn.seq, **answer)
         except CommitUnknown:
             # The run is loaded anew: what only memory holds must be in the ledger by then.
             for outcome in unstored:

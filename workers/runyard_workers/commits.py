@@ -1,6 +1,7 @@
 """A worker's commits: one that has failed is tried again; one of unknown outcome is reported."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -23,19 +24,16 @@ async def commit(database: Database, work: Work[P, T], *args: P.args, **kwargs: 
         CommitUnknown: memory no longer says what is stored: load the run again.
         GenerationLost: the run belongs to another worker.
     """
-    backoff = database_backoff()
-    while True:
-        try:
-            return await database.write(work, *args, **kwargs)
-        except CommitUnknown:
-            raise
-        except StoreUnavailable as error:
-            log.warning("database is away", error=str(error))
-        await asyncio.sleep(backoff.next_s())
+    return await _until_committed(lambda: database.write(work, *args, **kwargs))
+
+
+async def commit_at_once(database: Database, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The same for a transaction of one statement (`Database.write_at_once`)."""
+    return await _until_committed(lambda: database.write_at_once(work, *args, **kwargs))
 
 
 async def commit_repeatable(database: Database, work: Work[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-    """The same for a transaction that changes nothing the second time: it is repeated until its outcome is known.
+    """The same for one that changes nothing the second time: it is repeated until its outcome is known.
 
     So a tool that is running can go on, while loading the run again would drop it.
 
@@ -45,9 +43,21 @@ async def commit_repeatable(database: Database, work: Work[P, None], *args: P.ar
     backoff = database_backoff()
     while True:
         try:
-            return await commit(database, work, *args, **kwargs)
+            return await commit_at_once(database, work, *args, **kwargs)
         except CommitUnknown as error:
             log.warning("commit in doubt is repeated", error=str(error))
+        await asyncio.sleep(backoff.next_s())
+
+
+async def _until_committed(write: Callable[[], Awaitable[T]]) -> T:
+    backoff = database_backoff()
+    while True:
+        try:
+            return await write()
+        except CommitUnknown:
+            raise
+        except StoreUnavailable as error:
+            log.warning("database is away", error=str(error))
         await asyncio.sleep(backoff.next_s())
 
 

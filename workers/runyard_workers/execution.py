@@ -15,7 +15,7 @@ import structlog
 from runyard.authoring.tools import Tool
 from runyard.blocks import Block, text_of, tool_uses
 from runyard.clock import now_ms
-from runyard.db import boundaries, turns
+from runyard.db import boundaries, quiet, turns
 from runyard.db.boundaries import Boundary, Settlement
 from runyard.db.claims import Claim, GivenBack
 from runyard.db.deaths import crash_reason
@@ -30,7 +30,7 @@ from runyard.runs import RunStatus
 from runyard_workers import spans
 from runyard_workers.batch import Batches
 from runyard_workers.catalog import Loaded, LoadedAgent, LoadedFunction
-from runyard_workers.commits import commit, database_backoff
+from runyard_workers.commits import commit, commit_at_once, database_backoff
 from runyard_workers.contexts import Contexts
 from runyard_workers.continuations import asks_for_tools, check_pauses, is_paused, paused_parts
 from runyard_workers.functions.output import FunctionOutput
@@ -253,7 +253,7 @@ class Execution:
         self, turn: AssistantTurn, blocks: Sequence[Block], broken_inputs: Mapping[str, str]
     ) -> None:
         calls = [self._plan(block, broken_inputs) for block in blocks]
-        row = await commit(
+        row = await commit_at_once(
             self._services.database,
             turns.append_turn,
             self.held,
@@ -304,16 +304,12 @@ class Execution:
             )
 
         await self._output.flush()
-        boundary = await commit(
-            self._services.database,
-            boundaries.end_turn,
-            self.held,
-            turn=stored,
-            results=results,
-            conclude=conclude,
-            totals=totals,
-            at=now_ms(),
-        )
+        database, boundary = self._services.database, None
+        end: dict[str, Any] = {"results": results, "conclude": conclude, "totals": totals, "at": now_ms()}
+        if stored is not None:
+            boundary = await commit_at_once(database, quiet.end_turn, self.held, turn=stored, **end)
+        if boundary is None:
+            boundary = await commit(database, boundaries.end_turn, self.held, turn=stored, **end)
         return self._passed(boundary)
 
     async def _fail(self, error: RunyardError) -> Ending:

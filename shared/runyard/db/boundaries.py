@@ -26,7 +26,7 @@ from runyard.db.turns import (
     Held,
     Totals,
     finish_open_calls,
-    store_result,
+    finishing,
 )
 from runyard.priorities import rank_of
 from runyard.runs import RunEvent, RunStatus, after
@@ -63,14 +63,14 @@ class Boundary:
     replacement: GivenBack | None = None
 
 
-_RUN_ANSWERED = Update(table=agent_runs, columns=("last_seq", "last_activity_at"), where=claimed)
-_RUN_STEERED = Update(table=agent_runs, columns=(*_RUN_ANSWERED.columns, *TOTAL_COLUMNS), where=claimed)
-_RUN_SETTLED = Update(
+RUN_ANSWERED = Update(table=agent_runs, columns=("last_seq", "last_activity_at"), where=claimed)
+_RUN_STEERED = Update(table=agent_runs, columns=(*RUN_ANSWERED.columns, *TOTAL_COLUMNS), where=claimed)
+RUN_SETTLED = Update(
     table=agent_runs,
     columns=(*_RUN_STEERED.columns, "worker_id", "cancel_requested", "status", "error"),
     where=claimed,
 )
-_RUN_REPLACED = Update(table=agent_runs, columns=(*_RUN_SETTLED.columns, "invocation_id", "rank"), where=claimed)
+_RUN_REPLACED = Update(table=agent_runs, columns=(*RUN_SETTLED.columns, "invocation_id", "rank"), where=claimed)
 _INVOCATION_SETTLED = Update(
     table=agent_invocations,
     columns=("status", "result", "error", "last_frame", "last_seq", "closing_rows", "settled_at", *TOTAL_COLUMNS),
@@ -94,13 +94,17 @@ async def append_results(
         GenerationLost: the run belongs to another worker.
     """
     run = await lock_claimed(connection, held.run_id, held.generation)
-    for call in finished:
-        await store_result(connection, held, assistant_seq, call, at=at)
     seq = assistant_seq + 1
     steered = steering_of(await waiting_inputs(connection, run.id), held.invocation_id, seq)
     row = user_row(run.id, held.invocation_id, seq, user_content(results, steered), at=at)
-    change = (_RUN_ANSWERED, {"last_seq": seq, "last_activity_at": at})
-    await write_claimed(connection, run.id, held.generation, change, *_appending(held, [row], steered))
+    await write_claimed(
+        connection,
+        run.id,
+        held.generation,
+        (RUN_ANSWERED, {"last_seq": seq, "last_activity_at": at}),
+        *finishing(held, assistant_seq, finished, at=at),
+        *appended(held, [row], steered),
+    )
     return Boundary(appended=(row,), steered=steered, cancel_requested=run.cancel_requested)
 
 
@@ -128,7 +132,7 @@ async def end_turn(
     waiting = await waiting_inputs(connection, run.id)
     rows = [] if turn is None else [assistant_row(run.id, held.invocation_id, turn, at=at)]
     steered = steering_of(waiting, held.invocation_id, run.last_seq + len(rows) + 1)
-    rows += _answers(held, run.last_seq + len(rows), results, steered, at=at)
+    rows += answers(held, run.last_seq + len(rows), results, steered, at=at)
     if steered and not run.cancel_requested:
         change = {"last_seq": run.last_seq + len(rows), "last_activity_at": at, **totals.run_values()}
         invocation = {"invocation": held.invocation_id, **totals.invocation_values()}
@@ -137,7 +141,7 @@ async def end_turn(
             run.id,
             held.generation,
             (_RUN_STEERED, change),
-            *_appending(held, rows, steered),
+            *appended(held, rows, steered),
             (INVOCATION_STEPPED, invocation),
         )
         return Boundary(appended=tuple(rows), steered=steered, cancel_requested=False)
@@ -176,7 +180,7 @@ async def fail_turn(
     waiting = await waiting_inputs(connection, run.id)
     of_this = [item for item in waiting if item.invocation_id == held.invocation_id]
     steered = steering_of(of_this, held.invocation_id, run.last_seq + 1) if run.cancel_requested else ()
-    rows = _answers(held, run.last_seq, results, steered, at=at)
+    rows = answers(held, run.last_seq, results, steered, at=at)
     settlement = conclude(rows, run.cancel_requested, [] if steered else of_this)
     return await _settle(
         connection,
@@ -191,14 +195,14 @@ async def fail_turn(
     )
 
 
-def _answers(held: Held, seq: int, results: Sequence[Block], steered: Sequence[Input], *, at: int) -> list[Message]:
+def answers(held: Held, seq: int, results: Sequence[Block], steered: Sequence[Input], *, at: int) -> list[Message]:
     """The user row that follows row `seq`; none if there is nothing to put into it."""
     if not results and not steered:
         return []
     return [user_row(held.run_id, held.invocation_id, seq + 1, user_content(results, steered), at=at)]
 
 
-def _appending(held: Held, rows: Sequence[Message], steered: Sequence[Input]) -> list[tuple[Write, Values]]:
+def appended(held: Held, rows: Sequence[Message], steered: Sequence[Input]) -> list[tuple[Write, Values]]:
     """The writes that append these rows and fold the steering into the last of them."""
     writes = [appending(row) for row in rows]
     return [*writes, folding(held.run_id, held.invocation_id, rows[-1].seq)] if steered else writes
@@ -221,32 +225,14 @@ async def _settle(
     """
     replacement = replacement_of(waiting, held.invocation_id)
     last_seq = run.last_seq + len(rows)
-    change = {
-        "worker_id": None,
-        "cancel_requested": False,
-        "last_seq": last_seq,
-        "last_activity_at": at,
-        **_settled(run, settlement, replacement),
-        **totals.run_values(),
-    }
-    invocation = {
-        "invocation": held.invocation_id,
-        "status": after(RunStatus.RUNNING, settlement.event),
-        "result": settlement.result,
-        "error": settlement.error,
-        "last_frame": settlement.last_frame,
-        "last_seq": last_seq,
-        "closing_rows": len(rows),
-        "settled_at": at,
-        **totals.invocation_values(),
-    }
+    change = {**_settled(run, settlement, replacement), **left(last_seq, totals, at=at)}
     await write_claimed(
         connection,
         run.id,
         held.generation,
-        (_RUN_SETTLED if replacement is None else _RUN_REPLACED, change),
-        *_appending(held, rows, steered),
-        (_INVOCATION_SETTLED, invocation),
+        (RUN_SETTLED if replacement is None else _RUN_REPLACED, change),
+        *appended(held, rows, steered),
+        settling(held, settlement, rows, last_seq, totals, at=at),
     )
     return Boundary(
         appended=tuple(rows),
@@ -257,6 +243,34 @@ async def _settle(
         if replacement is None
         else GivenBack(run_id=run.id, invocation_id=replacement.invocation_id, queue=run.queue),
     )
+
+
+def left(last_seq: int, totals: Totals, *, at: int) -> Values:
+    """What a settlement changes in its run, besides the status: no worker has it any more."""
+    return {
+        "worker_id": None,
+        "cancel_requested": False,
+        "last_seq": last_seq,
+        "last_activity_at": at,
+        **totals.run_values(),
+    }
+
+
+def settling(
+    held: Held, settlement: Settlement, rows: Sequence[Message], last_seq: int, totals: Totals, *, at: int
+) -> tuple[Write, Values]:
+    """The write of the invocation's end, with the rows that it appends."""
+    return _INVOCATION_SETTLED, {
+        "invocation": held.invocation_id,
+        "status": after(RunStatus.RUNNING, settlement.event),
+        "result": settlement.result,
+        "error": settlement.error,
+        "last_frame": settlement.last_frame,
+        "last_seq": last_seq,
+        "closing_rows": len(rows),
+        "settled_at": at,
+        **totals.invocation_values(),
+    }
 
 
 def _settled(run: Run, settlement: Settlement, replacement: Input | None) -> Values:

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runyard.db.records import Run
 from runyard.db.scope import Scope, Scoped
 from runyard.db.tables import agent_runs
-from runyard.db.together import Update, Values, Write, write_together
+from runyard.db.together import Lock, Update, Values, Write, write_together
 from runyard.errors import GenerationLost
 from runyard.ids import RunId
 from runyard.runs import RunStatus
@@ -27,6 +27,7 @@ claimed = sa.and_(
 """Matches a run that its worker still holds; `fence` gives the parameters."""
 
 _lock = sa.select(agent_runs).where(claimed).with_for_update()
+_LOCK = Lock(table=agent_runs, where=claimed)
 _lock_owned = Scoped(sa.select(agent_runs).where(agent_runs.c.id == sa.bindparam("run")).with_for_update())
 
 
@@ -62,6 +63,18 @@ async def write_claimed(
     """
     update, values = change
     if not await write_together(connection, (update, {**fence(run_id, generation), **values}), *others):
+        raise GenerationLost(run_id)
+
+
+async def write_locked(
+    connection: AsyncConnection, run_id: RunId, generation: int, *writes: tuple[Write, Values]
+) -> None:
+    """Lock a run as `lock_claimed` does and write what hangs on it, in one round trip.
+
+    Raises:
+        GenerationLost: the run changed hands, or is settled.
+    """
+    if not await write_together(connection, (_LOCK, fence(run_id, generation)), *writes):
         raise GenerationLost(run_id)
 
 

@@ -4,7 +4,7 @@ statement.
 A transaction of small statements spends most of its time, and of the CPU that it costs, on their round trips.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.selectable import HasCTE
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,9 +33,19 @@ class Update:
     table: sa.Table
     columns: tuple[str, ...]
     where: sa.ColumnElement[bool]
+    keys: tuple[str, ...] = ()
+    """Further columns by whose values the row is found, which differ between writes of the same call."""
     computed: Mapping[str, sa.ColumnElement[Any]] = field(default_factory=dict)
     """Columns whose new values are computed from the row's old ones."""
     returning: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lock:
+    """Locks a row and changes nothing in it: only for the first of several writes."""
+
+    table: sa.Table
+    where: sa.ColumnElement[bool]
 
 
 Write = Insert | Update
@@ -44,10 +55,11 @@ Values = Mapping[str, Any]
 """Values by column, and those of the parameters of `where` and `computed`."""
 
 
+First = tuple[Write | Lock, Values]
 Work = tuple[Write, Values]
 
 
-async def write_together(connection: AsyncConnection, first: Work, *others: Work) -> bool:
+async def write_together(connection: AsyncConnection, first: First, *others: Work) -> bool:
     """Returns whether the first write found its row. If it did not, nothing is written.
 
     On Postgres, all writes see the tables as they were before the statement. Only whether the others happen depends on
@@ -58,7 +70,7 @@ async def write_together(connection: AsyncConnection, first: Work, *others: Work
     return await _one_by_one(connection, first, *others) is not None
 
 
-async def write_returning(connection: AsyncConnection, first: Work, *others: Work) -> sa.Row[Any] | None:
+async def write_returning(connection: AsyncConnection, first: First, *others: Work) -> sa.Row[Any] | None:
     """As `write_together`, if the last write is an Update with `returning`: returns the row that it changed."""
     if connection.dialect.name == "postgresql":
         return await _at_once(connection, first, *others)
@@ -66,71 +78,101 @@ async def write_returning(connection: AsyncConnection, first: Work, *others: Wor
     return None if result is None else result.one()
 
 
-async def _at_once(connection: AsyncConnection, *works: Work) -> sa.Row[Any] | None:
+async def _at_once(connection: AsyncConnection, first: First, *others: Work) -> sa.Row[Any] | None:
     parameters: dict[str, Any] = {}
-    for number, (write, values) in enumerate(works):
-        names = _names(number, write)
-        parameters |= {names.get(name, name): value for name, value in values.items()}
-    statement = _as_one(*(write for write, _ in works))
+    for number, (write, values) in enumerate((first, *others)):
+        parameters |= _named(number, write, values)
+    statement = _as_one(first[0], *(write for write, _ in others))
     row: sa.Row[Any] | None = (await connection.execute(statement, parameters)).one_or_none()
     return row
 
 
-async def _one_by_one(connection: AsyncConnection, first: Work, *others: Work) -> sa.CursorResult[Any] | None:
-    result = await connection.execute(_alone(first[0]), dict(first[1]))
-    if result.rowcount == 0:
+async def _one_by_one(connection: AsyncConnection, first: First, *others: Work) -> sa.CursorResult[Any] | None:
+    write, values = first
+    result = await connection.execute(_alone(0, write), _named(0, write, values))
+    if (result.one_or_none() is None) if isinstance(write, Lock) else (result.rowcount == 0):
         return None
-    for write, values in others:
-        result = await connection.execute(_alone(write), dict(values))
+    for number, (write, values) in enumerate(others, 1):
+        result = await connection.execute(_alone(number, write), _named(number, write, values))
     return result
 
 
+def _named(number: int, write: Write | Lock, values: Values) -> dict[str, Any]:
+    names = _names(number, write)
+    return {names.get(name, name): value for name, value in values.items()}
+
+
 @cache
-def _alone(write: Write) -> sa.Executable:
+def _alone(number: int, write: Write | Lock) -> sa.Executable:
     match write:
-        case Insert(table=table, unless_exists=unless_exists):
-            return sqlite.insert(table).on_conflict_do_nothing() if unless_exists else sa.insert(table)
-        case Update(table=table, where=where):
-            update = sa.update(table).where(where).values(dict(write.computed))
-            return update.returning(table) if write.returning else update
+        case Lock():
+            return _lock(write)
+        case Insert():
+            insert = sqlite.insert(write.table).values(_values(number, write))
+            return insert.on_conflict_do_nothing() if write.unless_exists else insert
+        case Update():
+            update = _update(number, write)
+            return update.returning(write.table) if write.returning else update
 
 
 @cache
-def _as_one(first: Write, *others: Write) -> sa.Select[Any]:
-    written = _first(first).returning(sa.literal_column("1").label("written")).cte("first_write")
-    beside = [_beside(write, number, written) for number, write in enumerate(others, 1)]
+def _as_one(first: Write | Lock, *others: Write) -> sa.Select[Any]:
+    written = _first(first).cte("first_write")
+    beside = [_beside(number, write, written) for number, write in enumerate(others, 1)]
     found = beside[-1] if others and isinstance(others[-1], Update) and others[-1].returning else written
     return sa.select(found).add_cte(*beside)
 
 
-def _first(write: Write) -> sa.Insert | sa.Update:
-    values = dict(_parameters(0, write))
-    match write:
-        case Insert(table=table, unless_exists=unless_exists):
-            insert = postgresql.insert(table).values(values)
-            return insert.on_conflict_do_nothing() if unless_exists else insert
-        case Update(table=table, where=where, computed=computed):
-            return sa.update(table).where(where).values(values | dict(computed))
+_WRITTEN: sa.ColumnElement[int] = sa.literal_column("1").label("written")
 
 
-def _beside(write: Write, number: int, written: sa.CTE) -> sa.CTE:
-    values = dict(_parameters(number, write))
+def _first(write: Write | Lock) -> HasCTE:
     match write:
-        case Insert(table=table):
+        case Lock():
+            return _lock(write)
+        case Insert():
+            insert = postgresql.insert(write.table).values(_values(0, write))
+            return (insert.on_conflict_do_nothing() if write.unless_exists else insert).returning(_WRITTEN)
+        case Update():
+            return _update(0, write).returning(_WRITTEN)
+
+
+def _beside(number: int, write: Write, written: sa.CTE) -> sa.CTE:
+    match write:
+        case Insert():
+            values = _values(number, write)
             source = sa.select(*values.values()).select_from(written)
-            return sa.insert(table).from_select(list(values), source).cte(f"write_{number}")
-        case Update(table=table, where=where, computed=computed):
-            guarded = sa.update(table).where(where, sa.select(written.c.written).exists())
-            update = guarded.values(values | dict(computed))
-            return (update.returning(table) if write.returning else update).cte(f"write_{number}")
+            return sa.insert(write.table).from_select(list(values), source).cte(f"write_{number}")
+        case Update():
+            update = _update(number, write).where(sa.select(written.c.written).exists())
+            return (update.returning(write.table) if write.returning else update).cte(f"write_{number}")
 
 
-def _parameters(number: int, write: Write) -> Iterator[tuple[str, sa.BindParameter[Any]]]:
-    for column, name in _names(number, write).items():
-        yield column, sa.bindparam(name, type_=write.table.c[column].type)
+def _lock(write: Lock) -> sa.Select[Any]:
+    return sa.select(_WRITTEN).select_from(write.table).where(write.where).with_for_update()
+
+
+def _update(number: int, write: Update) -> sa.Update:
+    keys = [write.table.c[column] == _parameter(number, write, column) for column in write.keys]
+    return sa.update(write.table).where(write.where, *keys).values(_values(number, write) | dict(write.computed))
+
+
+def _values(number: int, write: Write) -> dict[str, sa.ColumnElement[Any]]:
+    return {column: _parameter(number, write, column) for column in write.columns}
+
+
+def _parameter(number: int, write: Write, column: str) -> sa.BindParameter[Any]:
+    return sa.bindparam(_names(number, write)[column], type_=write.table.c[column].type)
 
 
 @cache
-def _names(number: int, write: Write) -> dict[str, str]:
+def _names(number: int, write: Write | Lock) -> dict[str, str]:
     """The names of the parameters, by column. They have a number, since two writes may set columns of the same name."""
-    return {column: f"{column}_of_{number}" for column in write.columns}
+    match write:
+        case Lock():
+            return {}
+        case Insert(columns=columns):
+            named = columns
+        case Update(columns=columns, keys=keys):
+            named = (*columns, *keys)
+    return {column: f"{column}_of_{number}" for column in named}

@@ -8,10 +8,10 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.blocks import Block
-from runyard.db.locks import claimed, lock_claimed, write_claimed
+from runyard.db.locks import claimed, write_claimed, write_locked
 from runyard.db.records import Call, Invocation, Message, Run
 from runyard.db.tables import agent_calls, agent_invocations, agent_messages, agent_runs
-from runyard.db.together import Update
+from runyard.db.together import Insert, Update, Values, Write
 from runyard.db.transcripts import AssistantTurn, appending, assistant_row
 from runyard.ids import InvocationId, RunId
 from runyard.runs import CallState
@@ -84,21 +84,33 @@ _load_messages = (
 )
 _of_turn = sa.and_(agent_calls.c.run_id == sa.bindparam("run"), agent_calls.c.assistant_seq == sa.bindparam("turn"))
 _load_calls = sa.select(agent_calls).where(_of_turn).order_by(agent_calls.c.index)
-_start_calls = sa.update(agent_calls).where(_of_turn, agent_calls.c.index.in_(sa.bindparam("indexes", expanding=True)))
-_finish_call = sa.update(agent_calls).where(_of_turn, agent_calls.c.index == sa.bindparam("call"))
 _finish_open_call = sa.update(agent_calls).where(
     _of_turn, agent_calls.c.call_id == sa.bindparam("call"), agent_calls.c.state != CallState.FINISHED
 )
-_insert_calls = sa.insert(agent_calls)
-_update_invocation = sa.update(agent_invocations).where(agent_invocations.c.id == sa.bindparam("invocation"))
 
 TOTAL_COLUMNS = ("steps", "usage", "cost")
 """The columns of `Totals`, in a run and in an invocation."""
 
 _RUN_STEPPED = Update(table=agent_runs, columns=("last_seq", "last_activity_at", *TOTAL_COLUMNS), where=claimed)
-INVOCATION_STEPPED = Update(
-    table=agent_invocations, columns=TOTAL_COLUMNS, where=agent_invocations.c.id == sa.bindparam("invocation")
+_CALL_PLANNED = Insert(
+    table=agent_calls,
+    columns=(
+        *("run_id", "assistant_seq", "index", "invocation_id", "call_id", "name", "idempotent", "state"),
+        *("content", "is_error", "finished_at"),
+    ),
 )
+_CALLS_STARTED = Update(
+    table=agent_calls,
+    columns=("state", "started_at"),
+    where=sa.and_(_of_turn, agent_calls.c.index.in_(sa.bindparam("indexes", expanding=True))),
+)
+_CALL_FINISHED = Update(
+    table=agent_calls, columns=("state", "content", "is_error", "finished_at"), keys=("index",), where=_of_turn
+)
+_this_invocation = agent_invocations.c.id == sa.bindparam("invocation")
+INVOCATION_STEPPED = Update(table=agent_invocations, columns=TOTAL_COLUMNS, where=_this_invocation)
+_FRAMES_RESET = Update(table=agent_invocations, columns=("frame_base", "redis_run_id"), where=_this_invocation)
+_ACQUITTED = Update(table=agent_invocations, columns=("deaths",), where=_this_invocation)
 
 
 async def load_held(connection: AsyncConnection, held: Held) -> tuple[Run, Invocation]:
@@ -140,7 +152,7 @@ async def append_turn(
     *,
     at: int,
 ) -> Message:
-    """Store the model's turn, and its tool calls as planned.
+    """Store the model's turn, and its tool calls as planned. One statement on Postgres.
 
     Raises:
         GenerationLost: the run belongs to another worker.
@@ -153,28 +165,25 @@ async def append_turn(
         (_RUN_STEPPED, {"last_seq": turn.seq, "last_activity_at": at, **totals.run_values()}),
         appending(row),
         (INVOCATION_STEPPED, {"invocation": held.invocation_id, **totals.invocation_values()}),
+        *(_planning(held, turn.seq, index, call, at=at) for index, call in enumerate(calls)),
     )
-    if calls:
-        await connection.execute(
-            _insert_calls,
-            [
-                {
-                    "run_id": held.run_id,
-                    "assistant_seq": turn.seq,
-                    "index": index,
-                    "invocation_id": held.invocation_id,
-                    "call_id": call.call_id,
-                    "name": call.name,
-                    "idempotent": call.idempotent,
-                    "state": CallState.PLANNED if call.refusal is None else CallState.FINISHED,
-                    "content": call.refusal,
-                    "is_error": None if call.refusal is None else True,
-                    "finished_at": None if call.refusal is None else at,
-                }
-                for index, call in enumerate(calls)
-            ],
-        )
     return row
+
+
+def _planning(held: Held, assistant_seq: int, index: int, call: PlannedCall, *, at: int) -> tuple[Write, Values]:
+    return _CALL_PLANNED, {
+        "run_id": held.run_id,
+        "assistant_seq": assistant_seq,
+        "index": index,
+        "invocation_id": held.invocation_id,
+        "call_id": call.call_id,
+        "name": call.name,
+        "idempotent": call.idempotent,
+        "state": CallState.PLANNED if call.refusal is None else CallState.FINISHED,
+        "content": call.refusal,
+        "is_error": None if call.refusal is None else True,
+        "finished_at": None if call.refusal is None else at,
+    }
 
 
 async def start_calls(
@@ -187,77 +196,68 @@ async def start_calls(
     at: int,
 ) -> None:
     """Mark a batch of calls as started. `finished`: the results of calls that will not run (unknown tool, bad
-    arguments).
+    arguments). One statement on Postgres.
 
     Raises:
         GenerationLost: the run belongs to another worker.
     """
-    await lock_claimed(connection, held.run_id, held.generation)
+    writes = finishing(held, assistant_seq, finished, at=at)
     if starting:
-        await connection.execute(
-            _start_calls,
-            {
-                "run": held.run_id,
-                "turn": assistant_seq,
-                "indexes": list(starting),
-                "state": CallState.STARTED,
-                "started_at": at,
-            },
-        )
-    for call in finished:
-        await store_result(connection, held, assistant_seq, call, at=at)
+        started = {"turn": assistant_seq, "indexes": list(starting), "state": CallState.STARTED, "started_at": at}
+        writes.append((_CALLS_STARTED, {"run": held.run_id, **started}))
+    await write_locked(connection, held.run_id, held.generation, *writes)
 
 
 async def finish_call(
     connection: AsyncConnection, held: Held, assistant_seq: int, call: FinishedCall, *, at: int
 ) -> None:
-    """Store one result as it comes.
+    """Store one result as it comes. One statement on Postgres.
 
     Raises:
         GenerationLost: the run belongs to another worker.
     """
-    await lock_claimed(connection, held.run_id, held.generation)
-    await store_result(connection, held, assistant_seq, call, at=at)
+    await write_locked(connection, held.run_id, held.generation, *finishing(held, assistant_seq, [call], at=at))
+
+
+def finishing(
+    held: Held, assistant_seq: int, finished: Sequence[FinishedCall], *, at: int
+) -> list[tuple[Write, Values]]:
+    """The writes of calls' results, under the run lock."""
+    return [
+        (
+            _CALL_FINISHED,
+            {
+                "run": held.run_id,
+                "turn": assistant_seq,
+                "index": call.index,
+                "state": CallState.FINISHED,
+                "content": call.content,
+                "is_error": call.is_error,
+                "finished_at": at,
+            },
+        )
+        for call in finished
+    ]
 
 
 async def set_frame_base(connection: AsyncConnection, held: Held, base: int, redis_run_id: str) -> None:
-    """Commit the number at which a reset stream begins, before the reset is written.
+    """Commit the number at which a reset stream begins, before the reset is written. One statement on Postgres.
 
     Raises:
         GenerationLost: the run belongs to another worker.
     """
-    await lock_claimed(connection, held.run_id, held.generation)
-    await connection.execute(
-        _update_invocation, {"invocation": held.invocation_id, "frame_base": base, "redis_run_id": redis_run_id}
-    )
+    change = {"invocation": held.invocation_id, "frame_base": base, "redis_run_id": redis_run_id}
+    await write_locked(connection, held.run_id, held.generation, (_FRAMES_RESET, change))
 
 
 async def set_deaths(connection: AsyncConnection, held: Held, deaths: Sequence[list[str]]) -> None:
-    """Store the invocation's deaths again, without the tools that have been acquitted.
+    """Store the invocation's deaths again, without the tools that have been acquitted. One statement on Postgres.
 
     Raises:
         GenerationLost: the run belongs to another worker.
     """
-    await lock_claimed(connection, held.run_id, held.generation)
-    await connection.execute(_update_invocation, {"invocation": held.invocation_id, "deaths": list(deaths)})
-
-
-async def store_result(
-    connection: AsyncConnection, held: Held, assistant_seq: int, call: FinishedCall, *, at: int
-) -> None:
-    """Store a call's result in a transaction that holds the run lock."""
-    await connection.execute(
-        _finish_call,
-        {
-            "run": held.run_id,
-            "turn": assistant_seq,
-            "call": call.index,
-            "state": CallState.FINISHED,
-            "content": call.content,
-            "is_error": call.is_error,
-            "finished_at": at,
-        },
-    )
+    change = {"invocation": held.invocation_id, "deaths": list(deaths)}
+    await write_locked(connection, held.run_id, held.generation, (_ACQUITTED, change))
 
 
 async def finish_open_calls(

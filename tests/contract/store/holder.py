@@ -9,7 +9,7 @@ from tests.contract.store.states import AT, TOTALS, assistant_turn, finished, he
 from tests.fakes.rows import text, tool_use
 
 from runyard.blocks import tool_result
-from runyard.db import boundaries, turns
+from runyard.db import boundaries, quiet, turns
 from runyard.db.boundaries import Boundary, Conclude, Settlement
 from runyard.db.claims import Claim
 from runyard.db.engine import Database
@@ -55,7 +55,8 @@ class Holder:
 
     async def answers(self) -> Boundary:
         """The tool boundary, with all results."""
-        boundary: Boundary = await self._write(
+        boundary = await self._boundary(
+            quiet.append_results,
             boundaries.append_results,
             self.rows[-1].seq,
             finished=[finished(at, f"of {call_id}") for at, call_id in enumerate(self.calls)],
@@ -89,9 +90,11 @@ class Holder:
         return settling.open_calls(self.rows, ledger, not_started=settling.NOT_STARTED)
 
     async def _end(self, turn: AssistantTurn | None, results: Sequence[dict[str, Any]]) -> Boundary:
-        boundary: Boundary = await self._write(
-            boundaries.end_turn, turn=turn, results=results, conclude=self._conclude(turn), totals=TOTALS
-        )
+        end = {"turn": turn, "results": results, "conclude": self._conclude(turn), "totals": TOTALS}
+        if turn is None:
+            boundary: Boundary = await self._write(boundaries.end_turn, **end)
+        else:
+            boundary = await self._boundary(quiet.end_turn, boundaries.end_turn, **end)
         self.rows += boundary.appended
         return boundary
 
@@ -120,8 +123,13 @@ class Holder:
     def _turn(self, *blocks: dict[str, Any], stop_reason: str) -> AssistantTurn:
         return assistant_turn(self.rows[-1].seq + 1, content=list(blocks), stop_reason=stop_reason)
 
-    async def _write(self, work: Any, *args: Any, **kwargs: Any) -> Any:
+    async def _boundary(self, usual: Any, whole: Any, *args: Any, **kwargs: Any) -> Boundary:
+        write = self.database.write_at_once
+        stored: Boundary | None = await self._write(usual, *args, write=write, **kwargs)
+        return stored or await self._write(whole, *args, **kwargs)
+
+    async def _write(self, work: Any, *args: Any, write: Any = None, **kwargs: Any) -> Any:
         self.at += 1
         if self.connection is not None:
             return await work(self.connection, held(self.claim), *args, at=self.at, **kwargs)
-        return await self.database.write(work, held(self.claim), *args, at=self.at, **kwargs)
+        return await (write or self.database.write)(work, held(self.claim), *args, at=self.at, **kwargs)

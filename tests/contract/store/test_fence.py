@@ -24,6 +24,7 @@ from tests.contract.store.states import (
 )
 from tests.databases import on_postgres, on_sqlite, transaction
 
+from runyard.db import quiet
 from runyard.db.boundaries import append_results
 from runyard.db.claims import Claim, give_back
 from runyard.db.engine import Database
@@ -33,6 +34,7 @@ from runyard.db.turns import (
     append_turn,
     finish_call,
     load_calls,
+    set_deaths,
     set_frame_base,
     start_calls,
 )
@@ -66,11 +68,38 @@ async def end(connection: Any, claim: Claim) -> None:
     await settle(connection, held(claim), completed(), turn=assistant_turn(3), results=RESULTS, at=AT + 5)
 
 
+async def quiet_results(connection: Any, claim: Claim) -> None:
+    stored = await quiet.append_results(
+        connection, held(claim), 2, finished=[finished(0), finished(1)], results=RESULTS, at=AT + 5
+    )
+    if stored is None:
+        raise GenerationLost(claim.run.id)
+
+
+async def quiet_end(connection: Any, claim: Claim) -> None:
+    stored = await quiet.end_turn(
+        connection,
+        held(claim),
+        turn=assistant_turn(3),
+        results=RESULTS,
+        conclude=lambda _rows, _cancelled, _unanswered: completed(),
+        totals=TOTALS,
+        at=AT + 5,
+    )
+    if stored is None:
+        raise GenerationLost(claim.run.id)
+
+
+async def deaths(connection: Any, claim: Claim) -> None:
+    await set_deaths(connection, held(claim), [["send_mail"]])
+
+
 async def frame_base(connection: Any, claim: Claim) -> None:
     await set_frame_base(connection, held(claim), 1_000_000, "redis-9")
 
 
-WRITES = [turn, start, finish, results, end, frame_base]
+AT_ONCE = [turn, start, finish, quiet_results, quiet_end, deaths, frame_base]
+WRITES = [*AT_ONCE, results, end]
 every_write = pytest.mark.parametrize("write", WRITES, ids=lambda write: write.__name__)
 
 
@@ -183,7 +212,7 @@ async def test_a_transaction_begun_before_the_hand_over_comes_before_it(
         await write(first, zombie)
         await first.commit()
     status = (await run_row(database, zombie.run.id)).status
-    if write is end:
+    if write in (end, quiet_end):
         assert (task.result(), status) == (None, RunStatus.COMPLETED)
     else:
         assert (task.result() is not None, status) == (True, RunStatus.QUEUED)
@@ -214,6 +243,20 @@ async def test_what_was_written_before_the_fence_is_undone_too(database: Databas
     with pytest.raises(GenerationLost):
         await database.write(finish_then_lose)
     assert await contents(database) == before
+
+
+@on_postgres
+@pytest.mark.parametrize("write", AT_ONCE, ids=lambda write: write.__name__)
+async def test_what_commits_itself_is_one_statement(database: Database, zombie: Claim, write: Write) -> None:
+    statements: list[str] = []
+
+    def note(*arguments: Any) -> None:
+        statements.append(arguments[2])
+
+    sa.event.listen(database._engine.sync_engine, "before_cursor_execute", note)
+    await database.write_at_once(write, zombie)
+    sa.event.remove(database._engine.sync_engine, "before_cursor_execute", note)
+    assert len(statements) == 1
 
 
 async def refused(database: Database, claim: Claim, *writes: Write) -> None:

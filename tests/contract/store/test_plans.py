@@ -25,7 +25,7 @@ from tests.contract.store.states import (
 )
 from tests.databases import POSTGRES, SQLITE, postgres_database, transaction
 
-from runyard.db import boundaries, reads, retention, turns
+from runyard.db import boundaries, quiet, reads, retention, turns
 from runyard.db.claiming import take_usual
 from runyard.db.claims import give_back, take
 from runyard.db.closes import late_closes, mark_closed
@@ -171,6 +171,14 @@ async def whole_turn(connection: Any) -> None:
     await mark_closed(connection, [HELD.invocation_id])
 
 
+async def quiet_boundaries(connection: Any) -> None:
+    await turns.append_turn(connection, HELD, assistant_turn(4), CALLS, TOTALS, at=AT)
+    answer = {"finished": [finished(0), finished(1)], "results": [], "at": AT}
+    assert await quiet.append_results(connection, HELD, 4, **answer) is not None
+    end = {"results": [], "conclude": lambda *_: completed(), "totals": TOTALS, "at": AT}
+    assert await quiet.end_turn(connection, HELD, turn=assistant_turn(6), **end) is not None
+
+
 async def hand_over(connection: Any) -> None:
     assert await give_back(connection, HELD.run_id, HELD.generation) is not None
 
@@ -224,6 +232,7 @@ EXPECTED: dict[Work, set[str]] = {
     waiting_streams: {"ix_agent_runs_claim"},
     acceptance: {"uq_agent_runs_session"},
     whole_turn: set(),
+    quiet_boundaries: {"ix_agent_inputs_unfolded"},
     hand_over: set(),
     late_streams: {"ix_agent_invocations_unclosed"},
     old_runs: {"ix_agent_runs_at_rest", "ix_agent_invocations_run", "ix_idempotency_keys_run"},
