@@ -128,7 +128,8 @@ def test_two_tools_of_one_name():
         *(("max_running", value) for value in (0, -1, 1.5, True, "5")),
         *(("model", value) for value in ("", " ", 5)),
         *(("fallbacks", value) for value in ("demo:", [""], [5], None, ["demo:", "demo:"])),
-        *(("system", value) for value in (5, ["text"])),
+        *(("system", value) for value in (5, ["text"], lambda: "text", object)),
+        *(("stream_thinking", value) for value in ("no", 1, None)),
         *(("provider_options", value) for value in ({"a": object()}, {"a": float("nan")}, [1])),
     ],
 )

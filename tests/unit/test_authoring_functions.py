@@ -89,6 +89,7 @@ def test_its_options_are_in_its_manifest() -> None:
     ("options", "words"),
     [
         ({"auth": "nobody"}, "function 'it': auth must be 'user', 'admin' or 'public', not 'nobody'"),
+        ({"internal": "no"}, "internal must be True or False, not 'no'"),
         ({"auth": "public", "internal": True}, "internal=True contradicts auth='public'"),
         ({"queue": "a.b"}, "function 'it': queue must be"),
         ({"priority": "urgent"}, "function 'it': priority must be 'interactive' or 'background', not 'urgent'"),

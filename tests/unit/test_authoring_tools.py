@@ -1,7 +1,7 @@
 """`@tool`: the schema that a model sees, and what cannot become one."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -371,13 +371,15 @@ def a_class(query: type[int]) -> str: ...
 def arbitrary(query: Signature) -> str: ...
 def nested_arbitrary(fine: int, query: dict[str, list[Signature]]) -> str: ...
 def nested_context(query: list[RunContext]) -> str: ...
+def lazy(query: Iterable[int]) -> str: ...
+def nested_lazy(query: list[int] | Iterable[int]) -> str: ...
 
 
 @pytest.mark.parametrize(
     "function",
     [
         *(variadic, keywords, untyped, positional, unknown, callback, union_callback, a_class, arbitrary),
-        *(nested_arbitrary, nested_context),
+        *(nested_arbitrary, nested_context, lazy, nested_lazy),
     ],
     ids=lambda function: function.__name__,
 )
@@ -386,7 +388,13 @@ def test_what_cannot_become_a_schema_names_tool_and_parameter(function):
         tool(function)
     assert f"'{function.__name__}'" in str(raised.value)
     assert "'quer" in str(raised.value)
-    assert "pydantic.dev" not in str(raised.value)
+    for advice in ("pydantic.dev", "arbitrary_types_allowed"):
+        assert advice not in str(raised.value)
+
+
+def test_a_method_of_a_class_is_told_what_to_be():
+    with pytest.raises(AuthoringError, match=r"'self': a method of a class; use that of an instance"):
+        tool(Shop.buy)
 
 
 def test_a_second_context_is_an_error():
@@ -404,6 +412,19 @@ def test_generators_have_no_result():
     for function in (numbers, later, functools.partial(numbers)):
         with pytest.raises(AuthoringError, match="generator"):
             tool(function)
+
+
+@pytest.mark.parametrize("option", ["exclusive", "idempotent"])
+def test_a_flag_is_true_or_false(option):
+    with pytest.raises(AuthoringError, match=f"'greet': {option} must be True or False, not 'no'"):
+        tool(**{option: "no"})(greet)
+
+
+def test_a_description_and_a_name_are_texts():
+    with pytest.raises(AuthoringError, match="'greet': description must be a text"):
+        tool(description=5)(greet)
+    with pytest.raises(AuthoringError, match="tool 5: a name is"):
+        tool(name=5)(greet)
 
 
 @pytest.mark.parametrize("name", ["", "two words", "a.b", "ä", "x" * 65, "<lambda>"])

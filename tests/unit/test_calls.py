@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import pytest
+import structlog
 from pydantic import AfterValidator
 from tests.fakes.contexts import context
 from tests.fakes.rows import RUN, tool_use
 
-from runyard import RunContext, tool
+from runyard import Refused, RunContext, tool
 from runyard.authoring.tools import Tool
 from runyard.blocks import INTERRUPTED
 from runyard.db.records import Call
@@ -222,13 +223,37 @@ def raising(error: BaseException, *, is_async: bool) -> Tool[..., Any]:
         (SystemExit(3), "SystemExit: 3"),
         (KeyboardInterrupt(), "KeyboardInterrupt"),
         (GeneratorExit(), "GeneratorExit"),
-        (ExceptionGroup("two", [ValueError("1"), OSError("2")]), "ExceptionGroup: two (2 sub-exceptions)"),
+        (
+            ExceptionGroup("two", [ValueError("1"), OSError("2")]),
+            "ExceptionGroup: two (2 sub-exceptions): ValueError: 1",
+        ),
         (ValueError("a\x00b\ud800"), "ValueError: a\ufffdb\ufffd"),
     ],
     ids=["exception", "timeout", "cancelled", "exit", "interrupt", "generator", "group", "unclean"],
 )
 async def test_whatever_a_tool_raises_is_its_result(error: BaseException, told: str, is_async: bool) -> None:
     assert await result_of(raising(error, is_async=is_async)) == error_result(told)
+
+
+async def test_the_log_has_the_place_of_a_failure_and_none_of_its_words() -> None:
+    @tool
+    async def charge() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(declined())
+
+    async def declined() -> None:
+        raise ValueError("the card of Ada")
+
+    @tool
+    async def refuses() -> None:
+        raise Refused("ORDER_SENT", "The parcel has left")
+
+    with structlog.testing.capture_logs() as logged:
+        await outcomes(ready(charge, refuses))
+    (told,) = logged
+    line = declined.__code__.co_firstlineno + 1
+    assert told.pop("at") == f"{__file__}:{line} in declined"
+    assert told == {"event": "tool failed", "log_level": "info", "tool": "charge", "error": "ExceptionGroup"}
 
 
 class Hostile(BaseException):

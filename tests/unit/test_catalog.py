@@ -123,7 +123,8 @@ def test_a_users_own_modules_do_not_collide(folder, monkeypatch):
         ("from runyard import agent\nit = agent(max_steps=0)", "AuthoringError: agent(...): max_steps"),
         ("raise ValueError('one\\ntwo')", "ValueError: one"),
         ("raise KeyError()", "KeyError"),
-        ("x = 1", "found none"),
+        ("class Panic(BaseException): ...\nraise Panic('in Rust')", "Panic: in Rust"),
+        ("x = 1", "found none; begin the file's name with '_' if it is a helper"),
         ("from runyard import agent\na = agent()\nb = agent()", "found 2"),
     ],
 )
@@ -145,6 +146,24 @@ def test_a_traceback_begins_in_the_authors_file(folder):
     assert "broken.py" in lines[1]
     assert lines[-1] == "ZeroDivisionError: division by zero"
     assert "importlib" not in problem.traceback_text
+
+
+def test_a_mistake_that_is_told_in_words_shows_the_authors_line_and_not_ours(folder):
+    write(folder, broken="from runyard import tool\n@tool\ndef probe(x: object()): ...", researcher=AGENT)
+    _, problem = only_problem(folder)
+    assert "tool 'probe', parameter 'x'" in problem.summary
+    assert "broken.py" in problem.traceback_text.splitlines()[1]
+    assert "pydantic/" not in problem.traceback_text
+
+
+@pytest.mark.parametrize(
+    "statement", ["import _prices", "from {folder}._prices import X", "from helpers.tax import VAT"]
+)
+def test_an_import_that_lacks_its_dot_is_told_how_it_is_written(folder, statement):
+    (folder / "helpers").mkdir()
+    write(folder, _prices="X = 1", broken=statement.format(folder=folder.name), researcher=AGENT)
+    _, problem = only_problem(folder)
+    assert problem.summary.endswith("imported with a dot, like `from ._prices import PRICES`")
 
 
 def test_ctrl_c_is_no_problem_of_the_file(folder):
@@ -189,6 +208,8 @@ def test_an_agent_made_by_a_helper_belongs_to_the_file(folder):
 
 def test_dunder_files_and_other_files_are_not_looked_at(folder):
     write(folder, __init__="raise AssertionError", __main__="raise AssertionError", researcher=AGENT)
+    (folder / ".#researcher.py").symlink_to("ada@host.1234")  # Emacs, while the file is edited
+    (folder / "._researcher.py").write_bytes(b"\0")  # macOS, on a foreign disk
     (folder / "notes.txt").write_text("hello")
     (folder / "data").mkdir()
     assert list(load(folder).agents) == ["researcher"]

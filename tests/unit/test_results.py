@@ -174,7 +174,11 @@ def test_many_blocks_that_do_not_fit_still_end_within_the_limit():
         (Silent("secret"), "Silent"),
         (SystemExit(1), "SystemExit: 1"),
         (KeyboardInterrupt(), "KeyboardInterrupt"),
-        (ExceptionGroup("two", [ValueError("inner")]), "ExceptionGroup: two (1 sub-exception)"),
+        (ExceptionGroup("two", [ValueError("inner")]), "ExceptionGroup: two (1 sub-exception): ValueError: inner"),
+        (
+            ExceptionGroup("outer", [ExceptionGroup("two", [Refused("SENT", "too late"), OSError()])]),
+            "ExceptionGroup: outer (1 sub-exception): SENT: too late",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

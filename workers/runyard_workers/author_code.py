@@ -8,10 +8,12 @@ import asyncio
 import inspect
 import os
 import signal
+import traceback
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import ContextVar
 from typing import Any
 
+from runyard_workers.agent_modules import mounted
 from runyard_workers.threads import Outcome, ToolThreads
 
 EXITS = (SystemExit, KeyboardInterrupt)
@@ -50,6 +52,23 @@ async def run_author_code(work: Callable[[], Any], *, is_async: bool, timeout_s:
         return value
     finally:
         _IS_AUTHORS.reset(token)
+
+
+def place_of(error: BaseException) -> str:
+    """Where it was raised, for a log that may not have its words: `/srv/agents/shop.py:41 in refund`.
+
+    It is the innermost line of authors' files, else of any; "" if it was not raised. Of a group the first exception
+    counts.
+    """
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    folder, place, own = mounted(), "", ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        place = f"{code.co_filename}:{line} in {code.co_name}"
+        if folder is not None and code.co_filename.startswith(f"{folder}{os.sep}"):
+            own = place
+    return own or place
 
 
 def contain_tasks(loop: asyncio.AbstractEventLoop) -> None:

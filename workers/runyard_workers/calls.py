@@ -13,12 +13,13 @@ from typing import Any
 
 from runyard import traces
 from runyard.authoring.context import RunContext
+from runyard.authoring.errors import Refused
 from runyard.authoring.tools import InvalidToolInput, Tool
 from runyard.blocks import INTERRUPTED, Block
 from runyard.db.records import Call
 from runyard.runs import CallState
 from runyard_workers import spans
-from runyard_workers.author_code import FailedError, OverstayedError, run_author_code
+from runyard_workers.author_code import FailedError, OverstayedError, place_of, run_author_code
 from runyard_workers.results import ToolResult, UnserializableResult, describe_exception, error_result, to_result
 from runyard_workers.threads import ToolThreads
 
@@ -129,6 +130,12 @@ async def _run(call: ReadyCall, threads: ToolThreads, context: RunContext) -> Ca
     return CallOutcome(index=call.index, result=result, duration_ms=_since_ms(began))
 
 
+def tell_failure(context: RunContext, tool: str, error: BaseException) -> None:
+    """Log where it failed, for the author; what the exception says is for the model, and in no log."""
+    if not isinstance(error, Refused):
+        context.log.info("tool failed", tool=tool, error=type(error).__name__, at=place_of(error))
+
+
 def _since_ms(began: float) -> int:
     return int((time.monotonic() - began) * 1000)
 
@@ -146,6 +153,7 @@ async def _result(call: ReadyCall, threads: ToolThreads, context: RunContext) ->
         context.cancelled.set()
         return error_result(f'Tool "{tool.name}" timed out after {tool.timeout_s:g} s')
     except FailedError as failure:
+        tell_failure(context, tool.name, failure.error)
         return error_result(describe_exception(failure.error))
     except UnserializableResult as error:
         return error_result(str(error))

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import orjson
 
 from runyard.authoring.agents import Agent
+from runyard.authoring.errors import AuthoringError
 from runyard.authoring.functions import Function
 from runyard.authoring.lifespan import Lifespan
 from runyard.errors import StartError
@@ -98,7 +99,8 @@ def load_folder(folder: Path) -> Catalog:
     folder = folder.resolve()
     if not folder.is_dir():
         raise StartError(f"RUNYARD_AGENTS: {folder} is not a folder")
-    paths = sorted(path for path in folder.glob("*.py") if not path.name.startswith("__"))
+    # Those that begin with a dot are an editor's, or the file system's.
+    paths = sorted(path for path in folder.glob("*.py") if not path.name.startswith(("__", ".")))
     mount(folder)
     problems: list[Problem] = []
     modules: dict[Path, ModuleType] = {}
@@ -186,7 +188,10 @@ def _own_agent(path: Path, folder: Path, modules: Mapping[Path, ModuleType], *, 
     if not own and not is_needed:
         return None
     if len(own) != 1:
-        raise _UnusableFileError(f"one module-level agent(...) is expected in each file, found {len(own) or 'none'}")
+        raise _UnusableFileError(
+            "one module-level agent(...) is expected in each file, found "
+            + (str(len(own)) if own else "none; begin the file's name with '_' if it is a helper")
+        )
     return own[0]
 
 
@@ -223,10 +228,24 @@ def _reported(path: Path, problems: list[Problem]) -> Iterator[None]:
         yield
     except _UnusableFileError as error:
         problems.append(Problem(path=path, summary=f"{path.name}: {error}", traceback_text=""))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - see above
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - see above
         frames = error.__traceback__
         while frames is not None and not Path(frames.tb_frame.f_code.co_filename).is_relative_to(path.parent):
             frames = frames.tb_next
         first_line, *_ = describe_exception(error).splitlines()
-        text = "".join(traceback.format_exception(type(error), error, frames))
-        problems.append(Problem(path=path, summary=f"{path.name}: {first_line}", traceback_text=text))
+        is_told = isinstance(error, AuthoringError)  # in words: what pydantic raised before helps nobody
+        text = "".join(traceback.format_exception(type(error), error, frames, chain=not is_told))
+        summary = f"{path.name}: {first_line}{_hint(error, path.parent)}"
+        problems.append(Problem(path=path, summary=summary, traceback_text=text))
+
+
+def _hint(error: BaseException, folder: Path) -> str:
+    """What to do about an import of one of the folder's files as if it were a module of its own."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return ""
+    top, *_ = error.name.split(".")
+    if top == folder.name or (folder / f"{top}.py").is_file() or (folder / top).is_dir():
+        return "; files of this folder are imported with a dot, like `from ._prices import PRICES`"
+    return ""

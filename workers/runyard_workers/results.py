@@ -56,7 +56,21 @@ def error_result(message: str) -> ToolResult:
 
 
 def describe_exception(exception: BaseException) -> str:
-    """`ValueError: no such order`: the type and the message, never more; cannot fail. A refusal tells its code."""
+    """`ValueError: no such order`: the type and the message; cannot fail. A refusal tells its code, a group (of an
+    `asyncio.TaskGroup`, say) the first exception in it.
+    """
+    if isinstance(exception, BaseExceptionGroup):
+        return f"{_own_words(exception)}: {describe_exception(_first_of(exception))}"
+    return _own_words(exception)
+
+
+def _first_of(group: BaseException) -> BaseException:
+    while isinstance(group, BaseExceptionGroup):
+        group = group.exceptions[0]
+    return group
+
+
+def _own_words(exception: BaseException) -> str:
     if isinstance(exception, Refused):
         return f"{exception.code}: {exception.message}"
     name = type(exception).__name__

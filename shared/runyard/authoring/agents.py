@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from runyard.authoring.context import RunContext
 from runyard.authoring.errors import AuthoringError
-from runyard.authoring.limits import optional_count, positive_count, positive_seconds, priority_class, queue_name
+from runyard.authoring.limits import flag, optional_count, positive_count, positive_seconds, priority_class, queue_name
 from runyard.authoring.tools import Tool
 from runyard.priorities import Priority
 from runyard.rooms import ROOM, ROOM_RULE
@@ -116,14 +116,12 @@ def agent(
         AuthoringError: something in `tools` is not a tool, a name is used twice, or a value is not allowed.
     """
     where = "agent(...)"
-    if system is not None and not isinstance(system, str) and not callable(system):
-        raise AuthoringError(f"{where}: system must be a text or a function of the context")
     if auth not in ("user", "admin"):
         raise AuthoringError(f"{where}: auth must be 'user' or 'admin', not {auth!r}")
     if model is not None and not _is_model(model):
         raise AuthoringError(f"{where}: model must be a model's name, not {model!r}")
     return Agent(
-        system=system,
+        system=_check_system(where, system),
         tools=_check_tools(where, tools),
         model=model,
         fallbacks=_check_fallbacks(where, model, fallbacks),
@@ -135,9 +133,24 @@ def agent(
         priority=priority_class(where, priority),
         max_running=optional_count(where, "max_running", max_running),
         provider_options=_copy_options(where, provider_options or {}),
-        stream_thinking=stream_thinking,
+        stream_thinking=flag(where, "stream_thinking", stream_thinking),
         rooms=_check_rooms(where, rooms),
     )
+
+
+def _check_system(where: str, system: Any) -> SystemPrompt | None:
+    if system is None or isinstance(system, str):
+        return system
+    try:
+        inspect.signature(system).bind(None)
+    except TypeError:
+        raise AuthoringError(
+            f"{where}: system must be a text, or a function of one parameter, the context: not {system!r:.80}"
+        ) from None
+    except ValueError:
+        pass  # it has no signature to be read: what it takes shows when it is called
+    checked: SystemPrompt = system
+    return checked
 
 
 def _check_rooms(where: str, rooms: Any) -> tuple[str, ...]:

@@ -66,9 +66,10 @@ def _build(owner: str, parameters: Sequence[inspect.Parameter]) -> tuple[TypeAda
                 _adapt([parameter])
             except Exception as cause:
                 raise AuthoringError(
-                    f"{owner}, parameter {parameter.name!r}: no JSON Schema for this type: {_first_line(cause)}"
+                    f"{owner}, parameter {parameter.name!r}: no JSON Schema for this type: {_reason(cause)}. A caller "
+                    "sends JSON: text, numbers, lists, pydantic models; objects come from ctx.resources"
                 ) from cause
-        raise AuthoringError(f"{owner}: no JSON Schema for its parameters: {_first_line(error)}") from error
+        raise AuthoringError(f"{owner}: no JSON Schema for its parameters: {_reason(error)}") from error
 
 
 def _adapt(parameters: Sequence[inspect.Parameter]) -> tuple[TypeAdapter[Any], dict[str, Any]]:
@@ -84,5 +85,7 @@ def _adapt(parameters: Sequence[inspect.Parameter]) -> tuple[TypeAdapter[Any], d
     return adapter, schema
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
+def _reason(error: BaseException) -> str:
+    """The first line, without what pydantic advises those to do who own a model's config."""
+    line, *_ = str(error).partition("\n")
+    return line.partition(" Set `arbitrary_types_allowed")[0].rstrip(".")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, overload
 
 from runyard.authoring.errors import AuthoringError
-from runyard.authoring.limits import optional_count, priority_class, queue_name
+from runyard.authoring.limits import flag, optional_count, priority_class, queue_name
 from runyard.authoring.tools import P, R, Tool, read_tool
 from runyard.names import FUNCTION_PREFIX
 from runyard.priorities import Priority
@@ -115,7 +115,7 @@ def function(
         owner = f"function {read.name!r}"
         if auth not in ("user", "admin", "public"):
             raise AuthoringError(f"{owner}: auth must be 'user', 'admin' or 'public', not {auth!r}")
-        if internal and auth == "public":
+        if flag(owner, "internal", internal) and auth == "public":
             raise AuthoringError(f"{owner}: internal=True contradicts auth='public'")
         return Function(
             **{field.name: getattr(read, field.name) for field in fields(read)},

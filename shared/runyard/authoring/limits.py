@@ -22,6 +22,13 @@ def positive_seconds(where: str, name: str, value: Any) -> float:
     return value
 
 
+def flag(where: str, name: str, value: Any) -> bool:
+    """True or False: "no" would count as yes."""
+    if not isinstance(value, bool):
+        raise AuthoringError(f"{where}: {name} must be True or False, not {value!r}")
+    return value
+
+
 def optional_count(where: str, name: str, value: Any) -> int | None:
     """The same, or None: no limit."""
     return None if value is None else positive_count(where, name, value)

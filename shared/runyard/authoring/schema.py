@@ -34,6 +34,11 @@ class ToolJsonSchema(GenerateJsonSchema):
         if kind == "skipped-choice":
             raise PydanticInvalidForJsonSchema(detail)
 
+    def generator_schema(self, schema: core_schema.GeneratorSchema) -> JsonSchemaValue:  # noqa: ARG002 - pydantic's
+        raise PydanticInvalidForJsonSchema(
+            "an Iterable is checked only as it is read: write list[...] or Sequence[...]"
+        )
+
     def is_subclass_schema(self, schema: core_schema.IsSubclassSchema) -> JsonSchemaValue:
         return self.handle_invalid_for_json_schema(schema, "a class")
 

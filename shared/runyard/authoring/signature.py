@@ -72,6 +72,8 @@ def _annotation(where: str, parameter: inspect.Parameter, names: dict[str, Any])
             raise AuthoringError(f"{where}: *args and **kwargs have no schema; name every parameter")
         case inspect.Parameter.POSITIONAL_ONLY:
             raise AuthoringError(f"{where}: positional-only, but a model passes arguments by name; remove the '/'")
+    if parameter.annotation is inspect.Parameter.empty and parameter.name in ("self", "cls"):
+        raise AuthoringError(f"{where}: a method of a class; use that of an instance, like tool(Shop().find)")
     if parameter.annotation is inspect.Parameter.empty:
         raise AuthoringError(f"{where}: no type annotation, so it has no schema (the context is annotated RunContext)")
     # One at a time, so that an unknown name is told with its parameter, and one in the return type does not matter.

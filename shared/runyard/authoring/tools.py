@@ -12,7 +12,7 @@ from typing_extensions import ParamSpec, TypeVar  # with defaults, PEP 696: Pyth
 
 from runyard.authoring.arguments import Arguments
 from runyard.authoring.errors import AuthoringError, InvalidToolInput
-from runyard.authoring.limits import positive_seconds
+from runyard.authoring.limits import flag, positive_seconds
 from runyard.authoring.signature import read_signature, underlying_function
 
 __all__ = ["InvalidToolInput", "Tool", "tool"]
@@ -137,6 +137,8 @@ def read_tool(
         raise AuthoringError(
             f"{owner}: a generator has no single result; return a value, show progress with ctx.stream"
         )
+    if description is not None and not isinstance(description, str):
+        raise AuthoringError(f"{owner}: description must be a text, not {description!r:.80}")
     signature = read_signature(owner, handler)
     docstring, parameters = _read_docstring(handler)
     arguments = Arguments(owner, signature.parameters, parameters)
@@ -147,8 +149,8 @@ def read_tool(
         schema=arguments.schema,
         is_async=inspect.iscoroutinefunction(call),
         timeout_s=positive_seconds(owner, "timeout_s", timeout_s),
-        exclusive=exclusive,
-        idempotent=idempotent,
+        exclusive=flag(owner, "exclusive", exclusive),
+        idempotent=flag(owner, "idempotent", idempotent),
         context_parameter=signature.context_parameter,
         _arguments=arguments,
     )
@@ -171,7 +173,7 @@ def _name(kind: str, handler: Callable[..., Any], given: str | None) -> str:
         name: str = getattr(handler, "__name__", None) or underlying_function(handler).__name__
     else:
         name = given
-    if TOOL_NAME.fullmatch(name) is None or name == "__call__":
+    if not isinstance(name, str) or TOOL_NAME.fullmatch(name) is None or name == "__call__":
         raise AuthoringError(f"{kind} {name!r}: a name is 1 to 64 letters, digits, '_' and '-'; give it with name=")
     return name
 

@@ -13,6 +13,7 @@ from runyard.authoring.tools import Tool
 from runyard.errors import FunctionFailed, InvalidArgs, RunTimeout, RunyardError
 from runyard.text import clean_text, truncate_bytes
 from runyard_workers.author_code import FailedError, OverstayedError, run_author_code
+from runyard_workers.calls import tell_failure
 from runyard_workers.functions.outcome import Outcome, output_of, told
 from runyard_workers.functions.output import FunctionOutput
 from runyard_workers.results import RESULT_LIMIT_BYTES, ToolResult, describe_exception
@@ -69,6 +70,7 @@ async def _returned(function: Function[..., Any], given: Any, context: RunContex
     except FailedError as failure:
         if isinstance(failure.error, Refused):
             raise failure.error from None
+        tell_failure(context, function.name, failure.error)
         raise _failed(failure.error, context) from failure.error
 
 
