@@ -536,6 +536,10 @@ def delta(index: Any, value: Any) -> bytes:
         + b"[" * 1020
         + b"]" * 1020
         + b"}\n\n",
+        start()
+        + end().removesuffix(event("message_stop"))
+        + text(0, "SECRET").removesuffix(event("content_block_stop", index=0))
+        + event("message_stop"),
         event("message_start"),
         start() + end(None),
         start() + event("message_stop"),

@@ -134,6 +134,8 @@ class TurnAccumulator:
     def _turn(self) -> Turn:
         if self._stop_reason is None:
             raise malformed("a message stops without a stop reason")
+        if not all(block.is_finished for block in self._blocks.values()):
+            raise malformed("a block begins after the stop reason and does not end")
         return Turn(
             content=[block.content for block in self._blocks.values()],
             stop_reason=self._stop_reason,

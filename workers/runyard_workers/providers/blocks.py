@@ -30,7 +30,7 @@ class StreamedBlock:
             read_field(start, "name", str)
         self.input_fault: str | None = None
         """Why the input of a call could not be read."""
-        self._finished = False
+        self.is_finished = False
         self._text_field = "thinking" if self.kind == "thinking" else "text"
         self._text: list[str] = []
         self._half_character = ""
@@ -54,7 +54,7 @@ class StreamedBlock:
 
     def add(self, delta: dict[str, Any]) -> str:
         """Returns the text that can be shown now, clean."""
-        if self._finished:
+        if self.is_finished:
             raise malformed("a delta of a block that had ended")
         match delta.get("type"):
             case "text_delta":
@@ -74,9 +74,9 @@ class StreamedBlock:
 
     def finish(self) -> str:
         """From here on `content` is whole. Returns the text that was held back, clean."""
-        if self._finished:
+        if self.is_finished:
             return ""
-        self._finished = True
+        self.is_finished = True
         held, self._half_character = clean_text(self._half_character), ""
         if held:
             self._text.append(held)
