@@ -121,7 +121,7 @@ VALUES = {"Decimal": Decimal, "date": date, "timedelta": timedelta, "Path": Path
 
 
 def test_values_are_told_as_the_table_says() -> None:
-    ((_, *rows),) = (table for table in tables(PAGE) if table[0] == ["returned", "told"])
+    ((_, *rows),) = (table for table in tables(PAGE) if table[0] == ["returned", "the model reads"])
     assert len(rows) > 5
     for value, told in rows:
         returned = eval(value.strip("`"), dict(VALUES))
