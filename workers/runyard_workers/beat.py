@@ -80,12 +80,12 @@ class Beat:
         """Register and begin; blocks until the row is there.
 
         Raises:
-            StartError: the database is away.
+            StartError: the database is away, or is a standby.
         """
         try:
             self._register()
-        except sa.exc.OperationalError as error:
-            raise StartError("the database does not answer (RUNYARD_DATABASE_URL)") from error
+        except sa.exc.DBAPIError as error:
+            raise StartError("the database does not answer or cannot be written (RUNYARD_DATABASE_URL)") from error
         self._thread.start()
 
     def tick(self) -> None:

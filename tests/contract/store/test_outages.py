@@ -23,8 +23,12 @@ from runyard.db import engine, postgres, reads
 from runyard.db.engine import Database, sync_engine
 from runyard.db.locks import lock_owned
 from runyard.db.tables import agent_messages, agent_runs
-from runyard.errors import CommitUnknown, StoreUnavailable
+from runyard.db.workers import Registration
+from runyard.errors import CommitUnknown, StartError, StoreUnavailable
+from runyard.ids import new_worker_id
 from runyard.lifecycle.accept import accept_turn, commit_turn
+from runyard_workers.beat import Beat
+from runyard_workers.liveness import Liveness
 
 pytestmark = pytest.mark.anyio
 
@@ -182,6 +186,26 @@ async def test_a_database_that_refuses_writes_is_unavailable_until_it_takes_them
     await commit_turn(database, new_turn())  # though every link of the pool still leads to the standby
     assert len((await contents(database))["agent_runs"]) == 2
     await database.read(reads.check_writable)
+
+
+@on_postgres
+async def test_a_worker_that_cannot_register_says_in_one_line_why(database_url: str, standby: Standby) -> None:
+    standby.begin()
+    beat = Beat(
+        database_url,
+        lambda: Registration(worker_id=new_worker_id(), host="host:1", slots=1, queues=("default",), manifests={}),
+        liveness=Liveness(),
+        on_beat=no_call,
+        on_gone=no_call,
+        on_given_back=no_call,
+    )
+    reason = r"^the database does not answer or cannot be written \(RUNYARD_DATABASE_URL\)$"
+    with pytest.raises(StartError, match=reason):
+        await asyncio.to_thread(beat.start)
+
+
+def no_call(*_: object) -> None:
+    raise AssertionError
 
 
 @on_postgres
