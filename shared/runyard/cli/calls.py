@@ -46,7 +46,7 @@ def run(
     ] = None,
     session: Session = None,
     model: Annotated[str | None, typer.Option(help="Another model than the agent's.", show_default=False)] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Print the run's id and leave it alone.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Print the run's id and do not wait.")] = False,
     thinking: Annotated[bool, typer.Option("--thinking", help="Show the model's reasoning, too.")] = False,
     json: Json = False,
     url: Url = None,
@@ -76,13 +76,16 @@ def tail(
     place: Annotated[str, typer.Argument(metavar="RUN|STREAM", help="A run's id, or a stream's.")],
     *,
     since: Annotated[
-        int | None, typer.Option(min=0, help="Begin behind this frame.", show_default="the beginning")
+        int | None, typer.Option(min=0, help="Begin after this frame.", show_default="the beginning")
     ] = None,
     thinking: Annotated[bool, typer.Option("--thinking", help="Show the model's reasoning, too.")] = False,
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Watch a run: its newest answer from the beginning, also when it has ended long ago."""
+    """Watch the newest answer of a run.
+
+    From its beginning, even if it ended long ago.
+    """
     from runyard.cli import gateways, runs
 
     output = runs.Output(as_json=json, thinking=thinking)
@@ -102,7 +105,10 @@ def steer(
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Say something to a run that is at work: it is read at the next step. A run that has ended goes on with it."""
+    """Send input to a run.
+
+    A run that is working reads it at its next step. A run that has ended goes on with it.
+    """
     from runyard.cli import gateways, runs
 
     output = runs.Output(as_json=json)
@@ -123,7 +129,10 @@ def cancel(
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Stop a run. What it has said is kept; what waits to be read is dropped and listed."""
+    """Stop a run.
+
+    What it has said is kept. Input that it has not read yet is dropped, and listed.
+    """
     from runyard.cli import gateways, runs
 
     output = runs.Output(as_json=json)
@@ -158,7 +167,10 @@ def list_runs(
 
 @app.command("agents")
 def list_agents(*, json: Json = False, url: Url = None) -> None:
-    """List the agents that you may call, with their tools and how many workers serve them."""
+    """List the agents that you may call.
+
+    With their tools, and how many workers serve them.
+    """
     from runyard.cli import agents, gateways
 
     raise typer.Exit(gateways.run(lambda client: agents.listing(client, json=json), url=url))
@@ -177,7 +189,10 @@ def new_agent(
     folder: Annotated[Path, typer.Option(help="Where agents are.")] = Path("agents"),
     tests: Annotated[Path, typer.Option(help="Where tests are.")] = Path("tests"),
 ) -> None:
-    """Write an agent to begin with, and tests of it. A file that is there stays as it is."""
+    """Write a new agent, and tests for it.
+
+    An existing file is not changed.
+    """
     from runyard.cli import starter
 
     agent, test = starter.write(name, folder, tests)

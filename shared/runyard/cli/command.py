@@ -13,7 +13,7 @@ from runyard.errors import StartError
 from runyard.fsck.findings import CouldNotLookError
 
 CLIENTS_LIBRARY = "httpx2"
-"""Only an extra has it: there are places, as a gateway's image, where the command calls nobody."""
+"""Comes with the extra `client`: some installations, like a gateway's image, never call a gateway."""
 
 app = typer.Typer(
     help="Runs LLM agents on a fleet.",
@@ -46,7 +46,10 @@ def dev(
     port: Annotated[str | None, typer.Option(help="Port to listen on, 0 for any.", show_default="8000")] = None,
     host: Annotated[str | None, typer.Option(help="Loopback address.", show_default="127.0.0.1")] = None,
 ) -> None:
-    """Run the whole system on this machine, with its state in .runyard/."""
+    """Run the whole system on this machine.
+
+    Its state is kept in .runyard/.
+    """
     from runyard.cli.dev import run
 
     run(agents=agents, host=host, port=port)
@@ -54,7 +57,10 @@ def dev(
 
 @app.command()
 def migrate() -> None:
-    """Bring the database at RUNYARD_DATABASE_URL to this version's schema."""
+    """Upgrade the database's schema to this version.
+
+    The database is the one at RUNYARD_DATABASE_URL.
+    """
     from runyard.db.migrate import upgrade
     from runyard.settings import DatabaseSettings
 
@@ -63,27 +69,33 @@ def migrate() -> None:
 
 @app.command()
 def token(
-    user: Annotated[str, typer.Option(help="Who it is for: the claim sub.")],
+    user: Annotated[str, typer.Option(help="The user: the claim sub.")],
     tenant: Annotated[str | None, typer.Option(help="Their tenant.", show_default="default")] = None,
     role: Annotated[list[str] | None, typer.Option(help="A role, like admin; may be repeated.")] = None,
-    ttl: Annotated[str, typer.Option(help="How long it is good: 30s, 15m, 1h, 7d.")] = "1h",
+    ttl: Annotated[str, typer.Option(help="How long it is valid: 30s, 15m, 1h, 7d.")] = "1h",
 ) -> None:
-    """Print a token to try a gateway with, signed with RUNYARD_JWT_SECRET."""
+    """Print a token to try a gateway with.
+
+    It is signed with RUNYARD_JWT_SECRET.
+    """
     from runyard.cli.token import issue
 
     print(issue(user=user, tenant=tenant, roles=role or [], ttl=ttl))
 
 
-keys = typer.Typer(help="Keys of programs that call for users.", no_args_is_help=True)
+keys = typer.Typer(help="Create, list and revoke keys of services.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
 
 
 @keys.command("create")
 def create_key(
-    name: Annotated[str, typer.Argument(help="What it is known by.")],
+    name: Annotated[str, typer.Argument(help="The key's name.")],
     tenant: Annotated[list[str], typer.Option(help="A tenant whose users it may act for; may be repeated.")],
 ) -> None:
-    """Print a new key: the only time that it is shown."""
+    """Create a key and print it.
+
+    It is shown only this once.
+    """
     from runyard.cli.keys import create
 
     print(create(name, tenant))
@@ -91,15 +103,21 @@ def create_key(
 
 @keys.command("list")
 def list_keys() -> None:
-    """Print all keys, the revoked ones too; of each the last four digits."""
+    """List all keys, also revoked ones.
+
+    Of each key only the last four digits are shown.
+    """
     from runyard.cli.keys import print_list
 
     print_list()
 
 
 @keys.command("revoke")
-def revoke_key(name: Annotated[str, typer.Argument(help="What it is known by.")]) -> None:
-    """End a key: gateways refuse it within five seconds, and end what it reads."""
+def revoke_key(name: Annotated[str, typer.Argument(help="The key's name.")]) -> None:
+    """Revoke a key.
+
+    Within five seconds gateways refuse it, and end the streams that are read with it.
+    """
     from runyard.cli.keys import revoke
 
     revoke(name)
@@ -112,10 +130,13 @@ app.add_typer(queues, name="queues")
 @queues.callback()
 def show_queues(
     context: typer.Context,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on, once a second, until Ctrl-C.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, a line a look.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, one line each time.")] = False,
 ) -> None:
-    """Show what waits, what runs and who works, of all tenants, queue by queue."""
+    """Show how deep the queues are, for all tenants.
+
+    For each queue: runs that wait and that run, workers and their slots, messages in the broker.
+    """
     if context.invoked_subcommand is None:
         from runyard.cli import queues as command
 
@@ -135,10 +156,11 @@ def list_dead(
     queue: Annotated[list[str] | None, typer.Option(help="This queue; may be repeated.", show_default="all")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print each as a line of JSON.")] = False,
 ) -> None:
-    """Print the dead letters, the oldest of each queue first, at most 1,000 of each.
+    """List the dead letters.
 
-    A message is dead when a worker could not read it or knows no actor of its name: something else writes to the
-    queue, or versions do not fit together. Brokers delete dead letters after seven days.
+    At most 1,000 of each queue, the oldest first. A message becomes one when a worker cannot read it or does not know
+    its actor: something else writes to the queue, or the versions do not fit together. Brokers delete dead letters
+    after seven days.
     """
     from runyard.cli.dead import print_list
 
@@ -147,11 +169,11 @@ def list_dead(
 
 @dead.command("requeue")
 def requeue_dead(queue: QueueName, ids: LetterIds = None, every: EveryLetter = False) -> None:
-    """Put dead letters back into their queue; those that cannot be read stay.
+    """Put dead letters back into their queue.
 
-    This starts nothing that would not start by itself: a message is only a hint that a run of the queue may be
-    claimed, and workers find every queued run by its row within two seconds. It shows whether workers can use the
-    messages now; one that they cannot dies again.
+    Those that cannot be read stay. This starts no run that would not start by itself, since workers find every queued
+    run by its row within two seconds. It shows whether workers can use the messages now: if not, they become dead
+    letters again.
     """
     from runyard.cli.dead import requeue
 
@@ -160,7 +182,10 @@ def requeue_dead(queue: QueueName, ids: LetterIds = None, every: EveryLetter = F
 
 @dead.command("drop")
 def drop_dead(queue: QueueName, ids: LetterIds = None, every: EveryLetter = False) -> None:
-    """Delete dead letters. No run is lost with one: the database alone knows which runs wait."""
+    """Delete dead letters.
+
+    No run is lost with them: which runs wait is in the database.
+    """
     from runyard.cli.dead import drop
 
     drop(queue, ids or [], every=every)
@@ -173,11 +198,12 @@ def fsck(
         datetime | None, typer.Option(help="Look at runs that were active since then (UTC).", show_default=False)
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print each finding as a line of JSON.")] = False,
-    grace: Annotated[float, typer.Option(min=0, help="Seconds to wait for what the system mends by itself.")] = 25,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds to wait for what the system repairs by itself.")] = 25,
 ) -> None:
-    """Look for what is broken in the database and in Redis, while the system runs. Changes nothing.
+    """Check that the database and Redis are consistent.
 
-    Exit code 0: nothing is broken; 1: what was printed is; 2: it could not look.
+    It may run while the system does, and changes nothing. Exit code 0: nothing was found; 1: findings were printed; 2:
+    the check was not possible.
     """
     from runyard.cli import fsck as command
 
