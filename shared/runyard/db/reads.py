@@ -110,7 +110,7 @@ async def runs_of(
 
 def _metadata_value(connection: AsyncConnection, key: str) -> sa.ColumnElement[str]:
     """A top-level field as the JSON text that was stored; the same on both databases."""
-    name = f'$."{key}"' if connection.dialect.name == "sqlite" else key
+    name = f"$.{orjson.dumps(key).decode()}" if connection.dialect.name == "sqlite" else key
     value = agent_runs.c.metadata.op("->", return_type=sa.Text())(sa.cast(sa.literal(name, sa.Text), sa.Text))
     return sa.cast(value, sa.Text)
 

@@ -66,7 +66,7 @@ async def test_a_run_that_moves_to_the_front_is_not_lost(stack: Stack) -> None:
 async def test_filters_are_kept_from_page_to_page(stack: Stack, unique: str) -> None:
     stack.standin.answers(says("x"), by=By.TURN)
     api = stack.gateway.user()
-    about = {"customer": "c_1", "tries": 3}
+    about = {"customer": "c_1", "tries": 3, "two\nlines, 'é' & $.x[0]": "odd"}
     queued = [(await api.start("unserved", metadata=about))["runId"] for _ in range(3)]
     done = [(await api.run("talker"))["runId"] for _ in range(3)]
     named = await api.run("talker", sessionId=unique)
@@ -82,6 +82,7 @@ async def test_filters_are_kept_from_page_to_page(stack: Stack, unique: str) -> 
         ("metadata.tries", "3"): queued,
         ("metadata.customer", "c_2"): [],
         ("metadata.none", "null"): [],
+        ("metadata.two\nlines, 'é' & $.x[0]", "odd"): queued,
     }
     for (name, value), ids in expected.items():
         found = await pages(api, "/v1/runs", limit=1, **{name: value})
