@@ -48,7 +48,7 @@ class Door:
         """
         ticket, seat = TICKET.given(request), request.cookies.get(COOKIE)
         shows_nothing = ticket is None and (seat is None or not self.is_alike)
-        if "authorization" in request.headers or shows_nothing:
+        if "authorization" in request.headers or shows_nothing or request.method != "GET":
             return await self.otherwise(gateway, request)
         place = self.place(request)
         if ticket is not None and (holder := await gateway.tickets.redeem(place, ticket)) is not None:

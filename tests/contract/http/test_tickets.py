@@ -115,7 +115,9 @@ async def test_what_it_opens_is_that_stream(browser: Api, owner: Api, started: d
     for path in (f"/v1/streams/{started['streamId']}/tickets", f"/v1/runs/{started['runId']}/cancel"):
         assert refused(await browser.post(f"{path}?ticket={ticket}", headers=seated(seat)), "missing")
         assert (await owner.post(f"{path}?ticket={ticket}")).status_code == 400
-    assert (await opened(browser, f"/v1/streams/{started['streamId']}?ticket={ticket}")).status_code == 200, "unused"
+    path = f"/v1/streams/{started['streamId']}?ticket={ticket}"
+    assert (await browser.call("HEAD", path, headers=seated(seat))).status_code == 401
+    assert (await opened(browser, path)).status_code == 200, "unused"
 
 
 @pytest.mark.parametrize("name", ["token", "access_token", "authorization", "api_key"])
