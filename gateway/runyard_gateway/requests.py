@@ -30,7 +30,7 @@ MESSAGES_MAX = 1000
 _NO_WEIGHT = re.compile(r"q=0(\.0{0,3})?")
 """RFC 9110, section 12.4.2: not acceptable."""
 
-_WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?:$|[,;])", re.IGNORECASE)
+_WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d+)\"?\s*(?:$|[,;])", re.IGNORECASE)
 
 Model = TypeVar("Model", bound=BaseModel)
 Name = Annotated[str, StringConstraints(min_length=1, max_length=NAME_MAX)]
@@ -271,7 +271,8 @@ def wait_s(request: Request) -> int | None:
     """`Prefer: wait=N` (RFC 7240, section 4.3) in seconds, at most 60; None without it."""
     for header in request.headers.getlist("prefer"):
         if found := _WAIT.search(header):
-            return min(int(found[1]), WAIT_MAX_S)
+            digits = found[1].lstrip("0") or "0"
+            return min(int(digits[:3]), WAIT_MAX_S)  # three are more than it anyway; thousands `int` would refuse
     return None
 
 

@@ -43,6 +43,15 @@ async def test_a_call_that_prefers_to_wait_gets_the_result(stack: Stack) -> None
     assert response.headers["location"] == f"/v1/invocations/{result['invocationId']}"
 
 
+@pytest.mark.parametrize("seconds", ["2147483648", "9" * 5000, f"{'0' * 5000}30"])
+async def test_a_wait_may_be_as_long_as_anybody_can_write(stack: Stack, seconds: str) -> None:
+    """It ends with the invocation."""
+    stack.standin.answers(says("Hello."))
+    api = stack.gateway.user()
+    response = await api.post("/v1/agents/talker/runs", {"input": "hi"}, headers={"Prefer": f"wait={seconds}"})
+    assert (response.status_code, response.json()["text"]) == (200, "Hello.")
+
+
 @pytest.mark.parametrize("preference", ["wait=1", "respond-async, wait=0", 'foo; wait="0"', "WAIT = 0"])
 async def test_a_wait_that_is_over_is_answered_as_accepted(stack: Stack, unique: str, preference: str) -> None:
     stack.standin.answers(says(hold(unique), "late"))
