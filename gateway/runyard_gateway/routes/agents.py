@@ -23,7 +23,7 @@ async def list_agents(gateway: Gateway, _request: Request, principal: Principal)
 
 
 async def get_agent(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Get an agent, with its tools and who serves it."""
+    """Get an agent, with its tools and its workers."""
     name = request.path_params["name"]
     return json_answer(_view(name, await callable_agent(gateway, name, principal)))
 

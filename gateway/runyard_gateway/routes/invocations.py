@@ -39,7 +39,7 @@ async def start_run(gateway: Gateway, request: Request, principal: Principal) ->
 
 
 async def get_invocation(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """Get what became of an invocation, step by step. With `Prefer: wait=N` the answer waits for its end; without one
+    """Get an invocation, step by step. With `Prefer: wait=N` the answer waits for its end; without one
     in time it is 202.
     """
     invocation_id = request.path_params["id"]

@@ -52,7 +52,7 @@ async def append(gateway: Gateway, request: Request, principal: Principal) -> Re
 
 
 async def clear(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Forget the transcript of a run that is not at work, its results and streams with it."""
+    """Delete the transcript of a run that is not at work, with its results and streams."""
     streams = await gateway.database.write(clear_messages, request.path_params["id"], principal.scope, at=now_ms())
     await forget_streams(gateway, streams)
     return Response(status_code=204)

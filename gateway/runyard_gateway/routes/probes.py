@@ -12,12 +12,12 @@ from runyard_gateway.operations import OpenOperation
 
 
 async def healthz(_gateway: Gateway, _request: Request) -> Response:
-    """Tell whether the process serves."""
+    """Check that the process serves."""
     return json_answer({"status": "ok"})
 
 
 async def readyz(gateway: Gateway, _request: Request) -> Response:
-    """Tell whether the gateway can accept a call. It cannot while it is leaving, or while its database cannot be
+    """Check that the gateway can accept a call. It cannot while it is leaving, or while its database cannot be
     written.
     """
     if gateway.draining.is_set():

@@ -12,7 +12,7 @@ from runyard_gateway.operations import Operation
 
 
 async def list_queues(gateway: Gateway, _request: Request, principal: Principal) -> Response:
-    """Tell how deep the queues are, for admins and services.
+    """Get the depth of the queues, for admins and services.
 
     Runs are those of the caller's tenants; messages, workers and slots are counted for all tenants together.
     """

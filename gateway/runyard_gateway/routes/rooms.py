@@ -33,7 +33,7 @@ DOOR = Door(place=_place, otherwise=bearer, is_alike=False)  # whoever comes is 
 
 
 async def join_room(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """Join a room, and hear what is said in it from now on."""
+    """Join a room, and receive its messages from now on."""
     room = await _room(gateway, request, principal)
     reader = reader_behind(principal, request)
     gateway.open_streams.check(reader)

@@ -1,4 +1,4 @@
-"""Runs: listed, read, created without a call, described, erased. What asks them to work is in `invocations.py`."""
+"""Runs: list, read, create without a call, change, delete. Calls on them are in `invocations.py`."""
 
 import math
 import time
@@ -93,7 +93,7 @@ async def get_run(gateway: Gateway, request: Request, principal: Principal) -> R
 
 
 async def create_run(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Create a run that nothing is asked of yet. It may begin with a history to continue from."""
+    """Create an idle run. It may begin with a history to continue from."""
     body = await read_body(request, CreateRun, limit_bytes=gateway.settings.body_max_bytes)
     agent = await callable_agent(gateway, body.agent, principal)
     identity = acting(principal, body.act_as)
@@ -124,7 +124,7 @@ async def create_run(gateway: Gateway, request: Request, principal: Principal) -
 
 
 async def describe(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Change title and metadata, whatever the run does meanwhile."""
+    """Change title and metadata, also while the run is at work."""
     body = await read_body(request, DescribeRun, limit_bytes=gateway.settings.body_max_bytes)
     run_id = request.path_params["id"]
     await gateway.database.write(describe_run, run_id, principal.scope, values=body.values(), at=now_ms())
@@ -132,7 +132,7 @@ async def describe(gateway: Gateway, request: Request, principal: Principal) -> 
 
 
 async def delete(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Erase a run with all that belongs to it. A run that is at work is refused, or stopped first with `?force`."""
+    """Delete a run with everything that belongs to it. One that is at work is refused, or stopped first with `?force`."""
     run_id = request.path_params["id"]
     if FORCE.read(request):
         await _stopped(gateway, run_id, principal)

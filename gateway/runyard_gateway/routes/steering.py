@@ -44,7 +44,7 @@ async def send_input(gateway: Gateway, request: Request, principal: Principal) -
 
 
 async def retract(gateway: Gateway, request: Request, principal: Principal) -> ASGIApp:
-    """Take back an input that the transcript does not hold yet. The answer contains it, so that it can
+    """Take back an input that is not in the transcript yet. The answer contains it, so that it can
     be sent again.
     """
     run_id, input_id = request.path_params["id"], request.path_params["input_id"]
