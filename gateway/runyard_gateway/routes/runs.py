@@ -132,7 +132,7 @@ async def describe(gateway: Gateway, request: Request, principal: Principal) -> 
 
 
 async def delete(gateway: Gateway, request: Request, principal: Principal) -> Response:
-    """Delete a run with everything that belongs to it. One that is at work is refused, or stopped first with `?force`."""
+    """Delete a run with everything that belongs to it. One at work is refused, or stopped first with `?force`."""
     run_id = request.path_params["id"]
     if FORCE.read(request):
         await _stopped(gateway, run_id, principal)
