@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from runyard.clock import now_ms
+from runyard.db.now import now_ms_over
 from runyard.db.tables import RUNNING, agent_manifests, agent_runs, workers
 from runyard.errors import WorkerGone
 from runyard.ids import RunId, WorkerId
@@ -50,8 +51,10 @@ def register(connection: sa.Connection, registration: Registration) -> None:
 
 
 def see_manifests(connection: sa.Connection, registration: Registration) -> None:
-    """Record that the worker's manifests are in use: raises `last_seen`, keeps `first_seen`."""
-    at = now_ms()
+    """Record that the worker's manifests are in use: raises `last_seen`, keeps `first_seen`. By the database's clock:
+    a worker whose own is wrong would make its agents unknown.
+    """
+    at = now_ms_over(connection)
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     # Always in the order of names: two workers that start together must not deadlock.
     for name, (version, manifest) in sorted(registration.manifests.items()):

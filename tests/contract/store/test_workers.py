@@ -1,11 +1,12 @@
 """Workers' rows: who lives, what they serve, and which runs they hold."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
-from tests.contract.store.states import AT, accepted, claimed, registered
+from tests.contract.store.states import AT, accepted, claimed, registered, registration_of
 
 from runyard.clock import now_ms
 from runyard.db import reads
@@ -18,6 +19,8 @@ from runyard.ids import new_worker_id
 
 pytestmark = pytest.mark.anyio
 
+DAY_MS = 24 * 3600 * 1000
+
 
 @pytest.fixture
 def engine(database_url: str) -> Iterator[sa.Engine]:
@@ -29,6 +32,18 @@ def engine(database_url: str) -> Iterator[sa.Engine]:
 
 def manifests(**versions: str) -> dict[str, tuple[str, dict[str, object]]]:
     return {agent: (version, {"name": agent, "version": version}) for agent, version in versions.items()}
+
+
+async def test_a_worker_whose_clock_is_wrong_is_seen_now(
+    database: Database, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time_ns", lambda: 0)
+        with engine.begin() as connection:
+            register(connection, registration_of(manifests=manifests(researcher="v1")))
+    seen, _ = await database.read(reads.agents_known, seen_since=now_ms() - DAY_MS)
+    assert [(manifest.agent, manifest.version) for manifest in seen] == [("researcher", "v1")]
+    assert seen[0].first_seen <= now_ms() + DAY_MS
 
 
 def test_a_beat_rises_by_one(database_url: str, engine: sa.Engine) -> None:
