@@ -69,7 +69,7 @@ class DatabaseSettings(_Environment):
 class NamedSettings(DatabaseSettings):
     """What distinguishes one system from another on servers that they share."""
 
-    prefix: str = Field(default="runyard", description="Begins every Redis key, channel and broker queue")
+    prefix: str = Field(default="runyard", description="Prefix of every Redis key, channel and broker queue")
 
     @field_validator("prefix")
     @classmethod
@@ -82,7 +82,7 @@ class NamedSettings(DatabaseSettings):
 class QueueSettings(NamedSettings):
     """Where runs wait, and where wake-ups are: what `runyard queues` needs."""
 
-    broker_url: str = Field(description="Where messages live: amqp(s):// or redis(s):// or unix://")
+    broker_url: str = Field(description="The broker: amqp(s):// or redis(s):// or unix://")
 
     @field_validator("broker_url")
     @classmethod
@@ -95,7 +95,7 @@ class QueueSettings(NamedSettings):
 class StateSettings(NamedSettings):
     """Where everything that is stored can be found: what `runyard fsck` needs."""
 
-    redis_url: str = Field(description="Where frames live: redis://, rediss:// or unix://")
+    redis_url: str = Field(description="The Redis of the frames: redis://, rediss:// or unix://")
 
     @field_validator("redis_url")
     @classmethod
@@ -115,10 +115,10 @@ class AuthSettings(_Environment):
         default=None, description="Secret that tokens are signed with: 32 bytes or more for HS256, 48 HS384, 64 HS512"
     )
     jwks_url: str | None = Field(default=None, description="Where the issuer has its public keys (RS, PS, ES, EdDSA)")
-    jwt_audience: str | None = Field(default=None, description="Tokens must be for this audience; unset: for any")
-    jwt_issuer: str | None = Field(default=None, description="Tokens must be of this issuer; unset: of any")
+    jwt_audience: str | None = Field(default=None, description="The audience that tokens must have; unset: any")
+    jwt_issuer: str | None = Field(default=None, description="The issuer that tokens must have; unset: any")
     service_keys: SecretStr | None = Field(
-        default=None, description="Keys of programs, beside those of `runyard keys`: name:tenant+tenant:key, ..."
+        default=None, description="Keys of services, besides those of `runyard keys`: name:tenant+tenant:key, ..."
     )
 
     @field_validator("jwt_secret")
@@ -164,10 +164,10 @@ class Settings(AuthSettings, StateSettings, QueueSettings):
     rate_tenant_per_min: int = Field(default=0, ge=0, description="Calls a tenant may make in a minute; 0: any number")
 
     running_per_user: int = Field(
-        default=0, ge=0, description="Runs of a user that run at once, over all workers; 0: any number"
+        default=0, ge=0, description="Runs of a user that may run at once, over all workers; 0: any number"
     )
     running_per_tenant: int = Field(
-        default=0, ge=0, description="Runs of a tenant that run at once, over all workers; 0: any number"
+        default=0, ge=0, description="Runs of a tenant that may run at once, over all workers; 0: any number"
     )
 
     streams_per_user: int = Field(
@@ -175,7 +175,7 @@ class Settings(AuthSettings, StateSettings, QueueSettings):
     )
 
     agents: Path | None = Field(default=None, description="Required by workers: the folder of agent files")
-    model: str | None = Field(default=None, description="Model of agents that name none")
+    model: str | None = Field(default=None, description="Model for agents that name none")
     models_allowed: Names = Field(default=(), description="Models a call may ask for; empty: only the agent's own")
     queues: Names = Field(default=("default",), description="Queues a worker serves, comma-separated")
     worker_slots: int = Field(default=32, ge=1, le=10_000, description="Runs a worker process executes at once")
@@ -188,18 +188,22 @@ class Settings(AuthSettings, StateSettings, QueueSettings):
         default=90, ge=0, description="Days the ledger keeps tool calls after their invocation ended; 0: for ever"
     )
     retain_manifests_days: int = Field(
-        default=30, ge=8, description="Days an agent's version is known after the last worker that had it"
+        default=30, ge=8, description="Days an agent's version is known after its last worker"
     )
     stream_retain_s: int = Field(default=3600, ge=1, description="Seconds a stream is kept after its end")
     stream_max_bytes: int = Field(default=4_194_304, ge=1, description="Bytes of frames kept per stream")
-    stream_max: int = Field(default=20_000, ge=1, description="Finished streams kept; beyond it the oldest go")
+    stream_max: int = Field(
+        default=20_000, ge=1, description="Finished streams kept; beyond that the oldest are deleted"
+    )
 
     dev: bool = Field(
         default=False,
-        description="Set by `runyard dev`: without a key the demo model answers, a broken agent file stops no start, "
-        "logs are no JSON",
+        description="Set by `runyard dev`: without a key the demo model answers, "
+        "a broken agent file does not stop the start, logs are not JSON",
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least severe logged")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least severe level that is logged"
+    )
 
     @field_validator("cors_origins", "models_allowed", "queues", mode="before")
     @classmethod
