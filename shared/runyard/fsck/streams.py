@@ -99,10 +99,10 @@ def _why_torn(replay: Replay, before: StreamInfo, after: StreamInfo) -> str | No
     holes = [hole for hole in replay.holes if hole.before > after.first]
     if holes:
         return f"no frame is there between {holes[0].after} and {holes[0].before}"
-    if replay.last is not None and replay.last.seq < before.last:
-        return f"its last frame is {replay.last.seq}, and should be {before.last}"
-    if replay.first > after.first:
-        return f"its first frame is {replay.first}, and should be {after.first}"
+    if not before.last <= replay.last.seq <= after.last:
+        return f"its last frame is {replay.last.seq}, and its hash says {after.last}"
+    if not before.first <= replay.first <= after.first:
+        return f"its first frame is {replay.first}, and its hash says {after.first}"
     return None
 
 

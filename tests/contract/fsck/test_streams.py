@@ -117,6 +117,16 @@ async def test_what_is_broken_of_a_stream_is_found(
     assert (finding.code, finding.stream_id) == (code, settled.invocation.stream_id)
 
 
+@pytest.mark.parametrize("change", [{"last": 1}, {"last": 99}, {"first": 3}])
+async def test_a_hash_that_tells_of_other_frames_than_there_are(
+    worker: Worker, settled: Settled, change: dict[str, int]
+) -> None:
+    """By a `last` that is too low a reader before the end is told that it has all; by `first`, that frames are gone."""
+    await set_meta(worker, settled.invocation.stream_id, **change)
+    (finding,) = await found(worker)
+    assert (finding.code, finding.stream_id) == (Code.STREAM_NUMBERS, settled.invocation.stream_id)
+
+
 async def test_a_frame_that_cannot_be_read(worker: Worker, settled: Settled) -> None:
     await rewrite(worker, settled.invocation.stream_id, bad_utf8)
     assert await codes(worker) == [Code.STREAM_TEXT] * 2
