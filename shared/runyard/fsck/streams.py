@@ -95,7 +95,10 @@ def _check_replay(
 
 
 def _why_torn(replay: Replay, before: StreamInfo, after: StreamInfo) -> str | None:
-    """Which frames are missing from `after.first` on; None: none. Older ones may have been dropped during the read."""
+    """Hash and frames change together, so what was read lies between the two. Frames below `after.first` were dropped by
+    now, be it while they were read: what is missing there is none.
+    """
+    assert replay.last is not None, "it has frames"
     holes = [hole for hole in replay.holes if hole.before > after.first]
     if holes:
         return f"no frame is there between {holes[0].after} and {holes[0].before}"
