@@ -95,8 +95,8 @@ def _check_replay(
 
 
 def _why_torn(replay: Replay, before: StreamInfo, after: StreamInfo) -> str | None:
-    """Hash and frames change together, so what was read lies between the two. Frames below `after.first` were dropped by
-    now, be it while they were read: what is missing there is none.
+    """What does not fit the numbers that the hash has; None: nothing. They were read before and after the frames, and
+    older frames than `after.first` may have been dropped in between.
     """
     assert replay.last is not None, "it has frames"
     holes = [hole for hole in replay.holes if hole.before > after.first]
