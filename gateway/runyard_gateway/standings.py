@@ -17,7 +17,7 @@ class WaitReason(StrEnum):
     """Why a call cannot have its turn yet, even if it is the next."""
 
     NO_WORKER = "no_worker"  # no living worker of its queue has its agent
-    AGENT_LIMIT = "agent_limit"  # as many of the agent's runs run as may
+    AGENT_LIMIT = "agent_limit"  # the agent's limit of running runs is reached
     TENANT_LIMIT = "tenant_limit"
     USER_LIMIT = "user_limit"
 

@@ -88,12 +88,12 @@ async def test_runs_that_wait_for_a_worker_say_so(stack: Stack, reader: Reader, 
         await left.say(f"Left {unique}")
         await left.answers("Not")
         await worker.stop()
-    await expect(left.status).to_contain_text("Its worker has left it. No worker that has this agent is alive")
+    await expect(left.status).to_contain_text("Its worker has left. No worker with this agent is alive")
     await expect(left.page.locator(".badge")).to_have_text("Queued")
     new = await reader.opens("/?agent=scribe")
     await new.say(f"New {unique}")
     for _ in ("as it was sent", "from its row"):
-        await expect(new.status).to_contain_text("Queued. No worker that has this agent is alive")
+        await expect(new.status).to_contain_text("Queued. No worker with this agent is alive")
         await expect(new.inputs).to_have_text([f"New {unique}"])
         await new.page.reload()
     async with stack.starting_worker(**SCRIBE):

@@ -128,7 +128,7 @@ def test_json_is_a_line_a_frame(capsys: pytest.CaptureFixture[str]) -> None:
         (
             "status",
             '{"status":"queued","position":1,"waitReason":"user_limit"}',
-            "* waiting for a worker, number 1 in line: as many of the user's runs run as may",
+            "* waiting for a worker, number 1 in line: the user's limit of runs at once is reached",
         ),
         ("status", '{"status":"queued","waitReason":"of_a_later_version"}', "* waiting for a worker"),
         ("status", '{"status":"retrying","waitMs":1500}', "* the model is asked again in 1.5 s"),

@@ -147,10 +147,10 @@ def summary(result: Result) -> str:
 
 
 _WAIT_REASONS = {
-    "no_worker": ": none that lives has this agent",
-    "agent_limit": ": as many runs of the agent run as may",
-    "tenant_limit": ": as many of the tenant's runs run as may",
-    "user_limit": ": as many of the user's runs run as may",
+    "no_worker": ": no living worker has this agent",
+    "agent_limit": ": the agent's limit of runs at once is reached",
+    "tenant_limit": ": the tenant's limit of runs at once is reached",
+    "user_limit": ": the user's limit of runs at once is reached",
 }
 
 

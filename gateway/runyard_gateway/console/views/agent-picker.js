@@ -17,7 +17,7 @@ export function AgentPicker({ page, conversation, agents }) {
   if (items === null) return html`<p class="empty">Loading</p>`;
   if (items.length === 0) return html`<${NoAgents} />`;
   return html`<section class="picker">
-    <h2>Who should do it?</h2>
+    <h2>Choose an agent</h2>
     ${agent !== null && !chosen && html`<${Unknown} agent=${agent} />`}
     <fieldset class="agents">
       <legend class="visually-hidden">Agent</legend>
@@ -65,6 +65,6 @@ function Tools({ agent }) {
 function NoAgents() {
   return html`<section class="picker">
     <h2>No agent yet</h2>
-    <p class="note">No worker has told of one. Start a worker with a folder of agents, and they appear here.</p>
+    <p class="note">No worker has registered one yet. Start a worker with a folder of agents, and they appear here.</p>
   </section>`;
 }

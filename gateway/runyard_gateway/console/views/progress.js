@@ -4,13 +4,13 @@ import { html } from "./html.js";
 import { durationWords } from "./words.js";
 
 const WITHDRAWN = "Unfinished output was withdrawn. The agent goes on from its last saved step.";
-const NO_WORKER = "No worker that has this agent is alive: the run waits for one.";
+const NO_WORKER = "No worker with this agent is alive: the run waits for one.";
 
 const WAIT_REASONS = {
   no_worker: NO_WORKER,
-  agent_limit: "As many runs of this agent run as may.",
-  tenant_limit: "As many of your organization's runs run as may.",
-  user_limit: "As many of your runs run as may.",
+  agent_limit: "The limit of runs at once is reached for this agent.",
+  tenant_limit: "The limit of runs at once is reached for your organization.",
+  user_limit: "The limit of runs at once is reached for you.",
 };
 
 /**
@@ -39,7 +39,7 @@ function standingWords({ standing, frames, hasWorkers, isWriting }) {
     case "queued":
       return queuedWords(frames, hasWorkers);
     case "between":
-      return `Its worker has left it. ${hasWorkers ? "Another one goes on with it." : NO_WORKER}`;
+      return `Its worker has left. ${hasWorkers ? "Another one goes on with it." : NO_WORKER}`;
     case "stopping":
       return "Stopping. What the agent has said is kept.";
     case "retrying":
