@@ -38,7 +38,9 @@ class OpenStreams:
         self._open: Counter[Reader] = Counter()
 
     def check(self, reader: Reader) -> None:
-        """Raises `StreamOverloaded` if the reader has as many streams as is allowed."""
+        """Raises `StreamOverloaded` if the reader has as many streams as is allowed. Nothing is awaited between this
+        and `counted`, where that can be: of several readers who come at once, all would be let in.
+        """
         if self._per_user and self._open[reader] >= self._per_user:
             raise StreamOverloaded(
                 f"{self._per_user} streams are open already: close one, or come back later", limit=self._per_user

@@ -29,10 +29,10 @@ async def get_feed(gateway: Gateway, request: Request, principal: Principal) -> 
     Raises:
         FeedGone: the cursor is too old.
     """
-    reader = reader_behind(principal, request)
-    gateway.open_streams.check(reader)
     had = cursor_of(request)
     cursor = await gateway.feed.begin(None if had is None else had + 1)
+    reader = reader_behind(principal, request)
+    gateway.open_streams.check(reader)
     answer = EndlessStream(
         reading=gateway.feed.watch(principal.scope),
         credential=principal.credential,

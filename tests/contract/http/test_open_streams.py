@@ -78,6 +78,20 @@ async def test_a_user_has_so_many_streams_and_no_more(stack: Stack, unique: str)
                 pass
 
 
+@pytest.mark.parametrize("path", ["/v1/feed", "/v1/rooms/lobby", "/v1/streams/{stream}", "/v1/runs/{run}/stream"])
+async def test_those_who_come_at_once_are_no_more_either(stack: Stack, path: str) -> None:
+    async with (
+        stack.starting_gateway(RUNYARD_STREAMS_PER_USER=str(LIMIT)) as gateway,
+        contextlib.AsyncExitStack() as open_,
+    ):
+        api = gateway.user()
+        started = await api.start("unserved")
+        path = path.format(stream=started["streamId"], run=started["runId"])
+        comers = [open_.enter_async_context(api.reading("GET", path)) for _ in range(AT_ONCE)]
+        statuses = [reading.response.status_code for reading in await asyncio.gather(*comers)]
+        assert sorted(statuses) == [200] * LIMIT + [503] * (AT_ONCE - LIMIT)
+
+
 async def is_let_in(api: Api, stream_id: str) -> bool:
     async with api.resuming(stream_id) as reading:
         return reading.response.status_code == 200
