@@ -78,6 +78,14 @@ async def test_it_may_be_awaited_or_begun_by_its_first_frame(gateway: ScriptedGa
         assert unopened.stream_id == STREAM
 
 
+async def test_a_client_that_closes_leaves_its_streams(gateway: ScriptedGateway) -> None:
+    gateway.answers = [streamed((1, None, "hel"), (2, None, "lo"), END)]
+    async with gateway.client() as client:
+        stream = client.stream("talker", input="hi")
+        assert (await anext(stream)).seq == 1
+    assert await frames_of(stream) == []
+
+
 # Connections that break --------------------------------------------------------------------------------------------
 
 

@@ -68,7 +68,46 @@ def test_no_thread_is_left(gateway: ScriptedGateway) -> None:
         assert next(stream).seq == 1
         assert threading.active_count() == before + 1
     assert threading.active_count() == before
-    here.portal.close()  # once more does nothing
+    here.close()  # once more does nothing
+
+
+def test_a_client_that_is_closed_says_so(gateway: ScriptedGateway) -> None:
+    gateway.answers = [streamed((1, None, "hel"), END)]
+    with client(gateway) as here:
+        stream = here.stream("talker", input="hi")
+    for call in (lambda: here.run("talker", "hi"), lambda: next(stream), lambda: next(here.runs())):
+        with pytest.raises(RuntimeError, match="the client is closed"):
+            call()
+
+
+FORKED = """
+import os, sys
+import httpx2
+from runyard import SyncClient
+
+def answer(request):
+    return httpx2.Response(200, json={"id": "run_1", "agent": "a", "status": "idle"})
+
+client = SyncClient("http://gateway", http=httpx2.AsyncClient(transport=httpx2.MockTransport(answer)))
+for place in ("unused", "used"):
+    if os.fork() == 0:
+        try:
+            print(place, client.get_run("run_1").status, flush=True)
+        except RuntimeError as error:
+            print(place, error, flush=True)
+        client.close()
+        os._exit(0)
+    os.wait()
+    client.get_run("run_1")
+"""
+
+
+def test_a_process_that_is_forked_waits_for_no_thread_of_its_parent() -> None:
+    ran = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.splitlines() == [
+        "unused idle",
+        "used the client was used before this process was forked: make one in this process",
+    ]
 
 
 def test_without_the_http_library_it_says_what_to_install() -> None:

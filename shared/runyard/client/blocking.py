@@ -44,17 +44,17 @@ class SyncStream(_Closed, InHand):
 
     def read(self) -> Result:
         """Read to the end, and return how the invocation ended."""
-        return self._portal.call(self._stream.read())
+        return self._portal.call(self._stream.read)
 
     def close(self) -> None:
         """Leave the stream. The run goes on."""
-        self._portal.call(self._stream.aclose())
+        self._portal.call(self._stream.aclose)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Frame:
-        frame = self._portal.call(anext(self._stream, None))
+        frame = self._portal.call(lambda: anext(self._stream, None))
         if frame is None:
             raise StopIteration
         return frame
@@ -66,7 +66,7 @@ class SyncStream(_Closed, InHand):
 def _waits(method: Callable[Concatenate[Client, P], Awaitable[T]]) -> Callable[Concatenate["SyncClient", P], T]:
     @wraps(method)
     def blocking(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.portal.call(method(self.client, *args, **kwargs))
+        return self.portal.call(lambda: method(self.client, *args, **kwargs))
 
     return blocking
 
@@ -77,7 +77,7 @@ def _iterates(
     @wraps(method)
     def iterating(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         items = method(self.client, *args, **kwargs)
-        while (item := self.portal.call(anext(items, None))) is not None:
+        while (item := self.portal.call(lambda: anext(items, None))) is not None:
             yield item
 
     return iterating
@@ -88,13 +88,13 @@ def _streams(
 ) -> Callable[Concatenate["SyncClient", P], SyncStream]:
     @wraps(method)
     def opening(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> SyncStream:
-        return SyncStream(self.portal.call(method(self.client, *args, **kwargs).open()), self.portal)
+        return SyncStream(self.portal.call(method(self.client, *args, **kwargs).open), self.portal)
 
     return opening
 
 
 def _made_as(make: Callable[P, Client]) -> Callable[Concatenate["SyncClient", P], None]:
-    """See `Client`. It has a thread until it is closed."""
+    """See `Client`. It has a thread from its first call until it is closed."""
 
     def made(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> None:
         self.client, self.portal = make(*args, **kwargs), Portal()
@@ -129,8 +129,7 @@ class SyncClient(_Closed):
 
     def close(self) -> None:
         """Close every connection and end the thread. Runs go on."""
-        self.portal.call(self.client.aclose())
-        self.portal.close()
+        self.portal.close(self.client.aclose)
 
     def __repr__(self) -> str:
         return f"Sync{self.client!r}"

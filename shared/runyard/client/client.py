@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack
+from weakref import WeakSet
 
 import httpx2
 import orjson
@@ -79,6 +80,7 @@ class Client:
         Raises:
             ValueError: the URL is not an HTTP URL.
         """
+        self._streams: WeakSet[Stream] = WeakSet()
         self._owns_http = http is None
         self._transport = Transport(
             url=checked_url(url),
@@ -91,6 +93,8 @@ class Client:
 
     async def aclose(self) -> None:
         """Close every connection. Runs go on."""
+        for stream in list(self._streams):
+            await stream.aclose()
         if self._owns_http:
             await self._transport.http.aclose()
 
@@ -119,8 +123,7 @@ class Client:
 
         With `resume=False` a connection that breaks raises `StreamCut`. `CallOptions` has the other options.
         """
-        call = agent_call(agent, input, **options)
-        return self._streamed(call, resume=resume)
+        return self._new_stream(agent_call(agent, input, **options).with_headers(ACCEPT_STREAM), resume=resume)
 
     def resume_stream(self, stream_id: str, *, since: int | None = None, resume: bool = True) -> Stream:
         """Read an existing stream, from its beginning or after frame `since`, even if it ended long ago.
@@ -129,7 +132,7 @@ class Client:
         anew, with a `Rewind` to frame 0 and the committed text; with `resume=False` that raises
         `runyard.errors.StreamGone` instead.
         """
-        return Stream(self._transport, stream_call(stream_id), stream_id=stream_id, since=since, resume=resume)
+        return self._new_stream(stream_call(stream_id), stream_id=stream_id, since=since, resume=resume)
 
     async def run(
         self,
@@ -275,12 +278,16 @@ class Client:
 
         If the function refuses before it has streamed anything, opening the stream raises that.
         """
-        return self._streamed(function_call(name, input, **options), resume=resume)
+        return self._new_stream(function_call(name, input, **options).with_headers(ACCEPT_STREAM), resume=resume)
 
     # ---------------------------------------------------------------------------------------------------------------
 
-    def _streamed(self, call: Call, *, resume: bool) -> Stream:
-        return Stream(self._transport, call.with_headers(ACCEPT_STREAM), resume=resume)
+    def _new_stream(
+        self, opening: Call, *, resume: bool, stream_id: str | None = None, since: int | None = None
+    ) -> Stream:
+        stream = Stream(self._transport, opening, stream_id=stream_id, since=since, resume=resume)
+        self._streams.add(stream)
+        return stream
 
     async def _awaited(self, call: Call, timeout_s: float | None) -> Result:
         deadline_s = math.inf if timeout_s is None else time.monotonic() + timeout_s

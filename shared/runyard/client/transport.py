@@ -145,6 +145,7 @@ def checked_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("the URL of a gateway begins with http:// or https:// and names a host")
+    _ = parts.port  # read to be checked: it raises
     return url.rstrip("/")
 
 
