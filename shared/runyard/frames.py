@@ -12,9 +12,12 @@ import orjson
 
 
 class FrameEvent(StrEnum):
-    """The events that the system itself writes. An author's `ctx.stream.event` may use any other name."""
+    """The events that the system itself writes. An author's `ctx.stream.event` may use any other name.
 
-    TEXT = "text"  # answer text as a JSON string, where it cannot go as it is: see `text_payload`
+    Nothing writes `pending`, `decided` and `agent` yet: they are kept for approvals and delegates, which are not built.
+    """
+
+    TEXT = "text"  # answer text as a JSON string, if it cannot be sent as it is: see `text_payload`
     THINKING = "thinking"
     TOOL_START = "tool_start"
     TOOL = "tool"

@@ -68,9 +68,7 @@ def nests_too_deep(value: Any, levels: int = NESTING_MAX) -> bool:
 
 
 def truncate_bytes(text: str, limit_bytes: int) -> str:
-    """At most `limit_bytes` of UTF-8, including the marker, which is only added if something was cut; cut between
-    characters.
-    """
+    """At most `limit_bytes` of UTF-8, cut between characters. If it was cut it ends with a marker, within the limit."""
     encoded = text.encode()
     if len(encoded) <= limit_bytes:
         return text
@@ -78,8 +76,8 @@ def truncate_bytes(text: str, limit_bytes: int) -> str:
 
 
 def is_name(value: object) -> TypeGuard[str]:
-    """Whether it can name a user or a tenant (`NAME_RULE`). No two such names look alike but differ in something
-    invisible, and none can be made from another by `clean_text`.
+    """Whether it can name a user or a tenant (`NAME_RULE`). Two such names never differ in invisible characters only,
+    and none can come about by `clean_text` from another text.
     """
     if not isinstance(value, str) or not 0 < len(value) <= NAME_MAX:
         return False
