@@ -1,4 +1,4 @@
-"""From a request's `Authorization` header to a principal."""
+"""Makes a principal of a request's `Authorization` header."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from runyard.settings import AuthSettings
 from runyard_gateway.auth.credentials import Lasting, UntilTime, expired
 from runyard_gateway.auth.jwks import KeySet, fetch_from
 from runyard_gateway.auth.principal import ADMIN, DEFAULT_TENANT, Credential, Identity, Principal
-from runyard_gateway.auth.remembered import caller_of
+from runyard_gateway.auth.principal_json import caller_of
 from runyard_gateway.auth.service_keys import ServiceKeys
 from runyard_gateway.auth.signing_keys import SharedSecret, SigningKeys
 from runyard_gateway.auth.tokens import Tokens
@@ -28,8 +28,8 @@ class Authenticator(Protocol):
         """
         ...
 
-    async def recall(self, written: Mapping[str, Any]) -> Principal:
-        """Who called a gateway before, from what `runyard_gateway.auth.remembered` wrote. Raises the same."""
+    async def recall(self, stored: Mapping[str, Any]) -> Principal:
+        """The principal that `runyard_gateway.auth.principal_json` made JSON of, if still valid. Raises the same."""
         ...
 
     async def run(self) -> None:
@@ -44,7 +44,7 @@ class TrustEverybody:
         dev = Identity(tenant_id=DEFAULT_TENANT, user_id="dev", roles=frozenset({ADMIN}))
         return Principal(caller=dev, credential=Lasting())
 
-    async def recall(self, written: Mapping[str, Any]) -> Principal:  # noqa: ARG002 - it looks at nothing
+    async def recall(self, stored: Mapping[str, Any]) -> Principal:  # noqa: ARG002 - it looks at nothing
         return await self.principal(None)
 
     async def run(self) -> None:
@@ -62,15 +62,15 @@ class CheckBearer:
         shown = _bearer(authorization)
         return await (self._keys if shown.startswith(PREFIX) else self._tokens).principal(shown)
 
-    async def recall(self, written: Mapping[str, Any]) -> Principal:
-        if "key" in written:  # it may have been revoked since
-            return await self._keys.recall(written["key"])
+    async def recall(self, stored: Mapping[str, Any]) -> Principal:
+        if "key" in stored:  # it may have been revoked since
+            return await self._keys.recall(stored["key"])
         credential: Credential = Lasting()
-        if "endsAtS" in written:
-            if written["endsAtS"] <= time.time():
+        if "endsAtS" in stored:
+            if stored["endsAtS"] <= time.time():
                 raise expired()
-            credential = UntilTime(written["endsAtS"])
-        return Principal(caller=caller_of(written), credential=credential)
+            credential = UntilTime(stored["endsAtS"])
+        return Principal(caller=caller_of(stored), credential=credential)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

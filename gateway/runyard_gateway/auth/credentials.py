@@ -12,7 +12,7 @@ from runyard.errors import Unauthenticated
 class Lasting:
     """Valid for as long as the process runs."""
 
-    def written(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {}
 
     def on_end(self, tell: Callable[[Unauthenticated], None]) -> Callable[[], None]:  # noqa: ARG002 - it never ends
@@ -25,7 +25,7 @@ class UntilTime:
 
     ends_at_s: float
 
-    def written(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"endsAtS": self.ends_at_s}
 
     def on_end(self, tell: Callable[[Unauthenticated], None]) -> Callable[[], None]:

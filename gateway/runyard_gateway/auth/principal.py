@@ -14,7 +14,7 @@ ADMIN, SERVICE = "admin", "service"
 class Credential(Protocol):
     """What a caller has shown. A long answer can ask to be told when it is not valid any more."""
 
-    def written(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON for another gateway's `Authenticator.recall`. It contains no secret."""
         ...
 

@@ -83,7 +83,7 @@ class _Given(Lasting):
 
     digest: str
 
-    def written(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"key": self.digest}
 
 
@@ -94,7 +94,7 @@ class _Watched:
     watched: dict[str, dict[object, Tell]]
     digest: str
 
-    def written(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"key": self.digest}
 
     def on_end(self, tell: Tell) -> Callable[[], None]:

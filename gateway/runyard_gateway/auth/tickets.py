@@ -1,13 +1,13 @@
-"""Tickets and seats: they stand for a caller's credential at one place, since a browser's `EventSource` can send no
-header.
+"""Tickets and seats: they take the place of a caller's credential at one place, since a browser's `EventSource` cannot
+send a header.
 
-A **ticket** goes into the URL. It opens one place (a stream, the feed, a room) once, within a minute. Whoever asked for
-or used it also gets a **seat**: a cookie for the path of that place, with which the `EventSource` can reconnect
-although its URL names a used ticket. Both are random. Redis stores for whom they are, under their SHA-256, so any
-gateway accepts them. They only say who calls: what that caller may read is checked as always. A ticket begins with a
+A **ticket** goes into the URL. It opens one place (a stream, the feed, a room) once, within a minute. The browser that
+asks for it or uses it also gets a **seat**: a cookie for the path of that place, with which the `EventSource` can
+reconnect although its ticket is used up. Both are random. Redis stores the principal under their SHA-256, so any
+gateway accepts them. They only say who calls: what the caller may read is checked as always. A ticket begins with a
 hash of the caller to whom it was given, which is no secret.
 
-    <prefix>:ticket:<sha256 of place, NUL, ticket>   `remembered.py`; TTL 60 s, gone with its first use
+    <prefix>:ticket:<sha256 of place, NUL, ticket>   `principal_json.py`; TTL 60 s, gone with its first use
     <prefix>:seat:<sha256 of place, NUL, seat>       the same; TTL a day, less when the caller's token ends before
 """
 
@@ -24,7 +24,7 @@ from redis.asyncio import Redis
 
 from runyard.streams.connect import answered
 from runyard_gateway.auth.principal import Identity, Principal, Service
-from runyard_gateway.auth.remembered import written
+from runyard_gateway.auth.principal_json import to_dict
 
 TICKET_S = 60
 SEAT_S = 86_400
@@ -52,7 +52,7 @@ class Tickets:
     async def issue(self, place: str, principal: Principal) -> str:
         ticket = f"{_holder(principal)}.{secrets.token_urlsafe(SECRET_BYTES)}"
         async with answered():
-            await self._client.set(self._ticket_key(place, ticket), orjson.dumps(written(principal)), ex=TICKET_S)
+            await self._client.set(self._ticket_key(place, ticket), orjson.dumps(to_dict(principal)), ex=TICKET_S)
         return ticket
 
     async def redeem(self, place: str, ticket: str) -> Principal | None:
@@ -62,7 +62,7 @@ class Tickets:
         return None if found is None else await self._recall(orjson.loads(found))
 
     async def seat(self, place: str, principal: Principal) -> Seat:
-        secret, value = secrets.token_urlsafe(SECRET_BYTES), written(principal)
+        secret, value = secrets.token_urlsafe(SECRET_BYTES), to_dict(principal)
         ttl_s = max(1, math.ceil(min(SEAT_S, value.get("endsAtS", math.inf) - time.time())))
         async with answered():
             await self._client.set(self._seat_key(place, secret), orjson.dumps(value), ex=ttl_s)

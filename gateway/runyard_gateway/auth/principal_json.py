@@ -10,22 +10,22 @@ from typing import Any
 from runyard_gateway.auth.principal import Identity, Principal, Service
 
 
-def written(principal: Principal) -> dict[str, Any]:
+def to_dict(principal: Principal) -> dict[str, Any]:
     match principal.caller:
         case Identity() as user:
             caller: dict[str, Any] = {"tenant": user.tenant_id, "user": user.user_id}
             caller |= {"roles": sorted(user.roles), "rooms": list(user.rooms)}
         case Service(name=name, tenants=tenants):
             caller = {"service": name, "tenants": list(tenants)}
-    return caller | principal.credential.written()
+    return caller | principal.credential.to_dict()
 
 
-def caller_of(written: Mapping[str, Any]) -> Identity | Service:
-    if "service" in written:
-        return Service(name=written["service"], tenants=tuple(written["tenants"]))
+def caller_of(stored: Mapping[str, Any]) -> Identity | Service:
+    if "service" in stored:
+        return Service(name=stored["service"], tenants=tuple(stored["tenants"]))
     return Identity(
-        tenant_id=written["tenant"],
-        user_id=written["user"],
-        roles=frozenset(written["roles"]),
-        rooms=tuple(written.get("rooms", ())),  # a gateway of the version before wrote none
+        tenant_id=stored["tenant"],
+        user_id=stored["user"],
+        roles=frozenset(stored["roles"]),
+        rooms=tuple(stored.get("rooms", ())),  # a gateway of the version before wrote none
     )
