@@ -1,5 +1,6 @@
 """The answer to a call on a run: its stream, its result, or 202 with where to look for it."""
 
+from contextlib import nullcontext
 from typing import Protocol
 
 import structlog
@@ -133,10 +134,9 @@ async def answer_call(
     """Accept a turn and answer with the stream, the result (`Prefer: wait=N`), or 202 with `Location`."""
     seconds, streams = wait_s(request), wants(request) == "stream"
     reader = reader_of(turn.tenant_id, turn.user_id, request)
-    if streams:
-        gateway.open_streams.check(reader)
-    await gateway.rates.take(turn.tenant_id, turn.user_id, address=address_of(request))
-    accepted = await accept(gateway, turn)
+    with gateway.open_streams.place(reader) if streams else nullcontext():
+        await gateway.rates.take(turn.tenant_id, turn.user_id, address=address_of(request))
+        accepted = await accept(gateway, turn)
     headers = _call_headers(accepted, principal)
     if streams:
         if accepted.repeated:

@@ -3,8 +3,9 @@
 A stream counts from when its answer begins until the answer ends.
 """
 
+import contextlib
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -38,30 +39,36 @@ class OpenStreams:
         self._open: Counter[Reader] = Counter()
 
     def check(self, reader: Reader) -> None:
-        """Raises `StreamOverloaded` if the reader has as many streams as is allowed. Nothing is awaited between this
-        and `counted`, where that can be: of several readers who come at once, all would be let in.
+        """Raises `StreamOverloaded` if the reader has as many streams as is allowed. What is awaited between this and
+        the answer lets in others who come at once: hold a `place` meanwhile.
         """
         if self._per_user and self._open[reader] >= self._per_user:
             raise StreamOverloaded(
                 f"{self._per_user} streams are open already: close one, or come back later", limit=self._per_user
             )
 
+    @contextlib.contextmanager
+    def place(self, reader: Reader) -> Iterator[None]:
+        """Count a stream that may come of a call, as long as the block runs. Raises the same as `check`."""
+        self.check(reader)
+        with self._counting(reader):
+            yield
+
     def counted(self, reader: Reader, answer: ASGIApp) -> ASGIApp:
-        """Count the answer while it lasts. It is not refused here, since its call may be accepted already."""
-        return _Counted(open=self._open, reader=reader, answer=answer)
+        """Count the answer while it is given. It is not refused any more, since its call may be accepted already."""
 
+        async def count(scope: Scope, receive: Receive, send: Send) -> None:
+            with self._counting(reader):
+                await answer(scope, receive, send)
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Counted:
-    open: Counter[Reader]
-    reader: Reader
-    answer: ASGIApp
+        return count
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.open[self.reader] += 1
+    @contextlib.contextmanager
+    def _counting(self, reader: Reader) -> Iterator[None]:
+        self._open[reader] += 1
         try:
-            await self.answer(scope, receive, send)
+            yield
         finally:
-            self.open[self.reader] -= 1
-            if not self.open[self.reader]:
-                del self.open[self.reader]
+            self._open[reader] -= 1
+            if not self._open[reader]:
+                del self._open[reader]

@@ -4,6 +4,7 @@ The same runs as by this API, in the bodies, frames and codes that Pylon's clien
 and a function have one name, it is the agent's.
 """
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -83,10 +84,9 @@ async def call(gateway: Gateway, request: Request, principal: Principal) -> ASGI
         turn = await _agent_turn(gateway, request, principal, target, body)
     may_stream = wants(request) == "stream"
     reader = reader_of(turn.tenant_id, turn.user_id, request)
-    if may_stream:
-        gateway.open_streams.check(reader)
-    await _take(gateway, request, principal)
-    accepted = await accept(gateway, turn)
+    with gateway.open_streams.place(reader) if may_stream else nullcontext():
+        await _take(gateway, request, principal)
+        accepted = await accept(gateway, turn)
     if accepted.is_steering:
         return _queued(request, accepted)
     answer = PylonAnswer(
