@@ -4,7 +4,7 @@ from runyard.db.engine import Database
 from runyard.db.reads import committed_answer
 from runyard.db.records import Invocation
 from runyard.frames import Frame, FrameEvent, event_payload, text_payload
-from runyard.outcomes import terminal_payload
+from runyard.terminal import terminal_payload
 
 WITHDRAW_ALL = Frame(0, *event_payload(FrameEvent.REWIND, {"toSeq": 0, "length": 0}))
 """It has no number, since it is not a frame of the stream: it resets the reader's text."""

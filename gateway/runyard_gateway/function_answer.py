@@ -12,7 +12,7 @@ from runyard.db.records import Invocation, Run
 from runyard.errors import RunyardError, StoreUnavailable, StreamGone
 from runyard.frames import RESERVED_EVENTS, Frame, FrameEvent
 from runyard.lifecycle.new_turn import Accepted
-from runyard.outcomes import failure_body
+from runyard.terminal import failure_body
 from runyard_gateway.answers import json_answer
 from runyard_gateway.auth.principal import Principal
 from runyard_gateway.gateway import Gateway

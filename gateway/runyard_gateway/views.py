@@ -5,7 +5,7 @@ from typing import Any
 
 from runyard.clock import to_iso
 from runyard.db.records import Call, Input, Invocation, Message, Run
-from runyard.outcomes import NO_USAGE
+from runyard.lifecycle.creating import NO_USAGE
 from runyard.runs import SETTLED, RunStatus
 from runyard_gateway import shapes
 from runyard_gateway.standings import Standing

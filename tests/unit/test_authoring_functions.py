@@ -10,7 +10,7 @@ from runyard.authoring.errors import FIELDS_MAX_BYTES, OWN_FIELDS, AuthoringErro
 from runyard.authoring.functions import Function
 from runyard.authoring.json_values import Unserializable
 from runyard.authoring.tools import Tool
-from runyard.outcomes import failure_body
+from runyard.terminal import failure_body
 
 
 @function

@@ -12,8 +12,8 @@ from runyard.fsck.findings import Code, Finding
 from runyard.fsck.replay import Replay
 from runyard.fsck.snapshots import SHAPE_ERRORS, Snapshot
 from runyard.lifecycle.endings import committed_text, kept_last
-from runyard.outcomes import terminal_payload
 from runyard.streams.reader import PAGE, FrameReader, StreamInfo, StreamState
+from runyard.terminal import terminal_payload
 
 STREAMS_A_CALL = 200
 

@@ -17,9 +17,16 @@ from runyard.history import HistoryMessage, check_history
 from runyard.ids import InvocationId, RunId
 from runyard.lifecycle.editing import store_history
 from runyard.lifecycle.new_turn import NewTurn
-from runyard.outcomes import NO_USAGE
 from runyard.priorities import Priority, rank_of
 from runyard.runs import RunStatus
+
+NO_USAGE = {
+    "input_tokens": 0,
+    "output_tokens": 0,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+}
+"""The usage of a new run or invocation. `output_tokens_estimated` is added once a model call was broken off."""
 
 ZERO_COST = {"amount": 0.0, "currency": "USD", "unpriced": False}
 

@@ -9,8 +9,8 @@ from runyard.db.boundaries import Settlement
 from runyard.db.records import Invocation, Message
 from runyard.frames import FrameEvent, Payload, event_payload, text_payload
 from runyard.ids import InvocationId, RunId, StreamId
-from runyard.outcomes import terminal_payload
 from runyard.streams.ops import Close
+from runyard.terminal import terminal_payload
 
 RESET_DISTANCE = 1_000_000
 """A reset's numbers begin this far above the highest known one, out of reach of any cursor from before."""

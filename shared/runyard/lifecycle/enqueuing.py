@@ -12,9 +12,8 @@ from runyard.db.records import Run
 from runyard.db.tables import agent_invocations, agent_runs
 from runyard.db.together import Insert, Update, Values, Write, write_together
 from runyard.ids import InvocationId, RunId
-from runyard.lifecycle.creating import NEW_RUN, ZERO_COST, new_run
+from runyard.lifecycle.creating import NEW_RUN, NO_USAGE, ZERO_COST, new_run
 from runyard.lifecycle.new_turn import NewTurn
-from runyard.outcomes import NO_USAGE
 from runyard.priorities import rank_of
 from runyard.runs import RunEvent, RunStatus, after
 

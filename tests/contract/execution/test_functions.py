@@ -19,8 +19,8 @@ from runyard.db import boundaries, turns
 from runyard.db.claims import Claim
 from runyard.frames import FrameEvent
 from runyard.lifecycle.cancelling import cancel_run
-from runyard.outcomes import failure_body
 from runyard.runs import CallState, RunStatus
+from runyard.terminal import failure_body
 from runyard_workers import calls
 from runyard_workers.functions.outcome import OUTPUT_LIMIT_BYTES
 from runyard_workers.functions.output import TEXT_LIMIT_BYTES

@@ -10,7 +10,7 @@ from tests.integration.fixtures import on_sqlite
 from tests.integration.stack import Stack
 from tests.standin import By, Ending, calls, fail, hold, says
 
-from runyard.outcomes import NO_USAGE
+from runyard.lifecycle.creating import NO_USAGE
 
 pytestmark = pytest.mark.anyio
 

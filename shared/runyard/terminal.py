@@ -8,14 +8,6 @@ from typing import Any
 from runyard.errors import error_body
 from runyard.frames import FrameEvent, Payload, event_payload
 
-NO_USAGE = {
-    "input_tokens": 0,
-    "output_tokens": 0,
-    "cache_creation_input_tokens": 0,
-    "cache_read_input_tokens": 0,
-}
-"""What is there from the beginning; beside them `output_tokens_estimated`, once a call was broken off."""
-
 
 def terminal_payload(*, result: dict[str, Any], error: dict[str, Any] | None, request_id: str) -> Payload:
     """`result` with the invocation's result, or `error` with the body that an HTTP answer would have.
