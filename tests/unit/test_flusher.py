@@ -147,6 +147,22 @@ async def test_a_stream_with_frames_that_was_written_as_a_new_one_is_broken(
     assert store.texts(SID) == [(1, b"a")]
 
 
+async def test_when_nobody_has_anything_to_send_any_more_it_knows_of_no_outage(
+    flusher: Flusher, store: FaultyFrames
+) -> None:
+    """A worker without a run would show `runyard_redis_away` until its next one."""
+    writer = flusher.open(SID, 1)
+    store.away = True
+    writer.write(text("a"))
+    await store.next_call()
+    await store.next_call()
+    assert flusher.is_away
+    writer.release()
+    while flusher.is_away:  # noqa: ASYNC110 (it sets no event)
+        await asyncio.sleep(0)
+    assert flusher.away_s == 0
+
+
 async def test_it_tells_for_how_long_redis_is_away(flusher: Flusher, store: FaultyFrames) -> None:
     writer = flusher.open(SID, 1)
     writer.write(text("a"))

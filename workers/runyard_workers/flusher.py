@@ -96,7 +96,8 @@ class Flusher:
     async def _call(self) -> bool:
         """False: Redis gave no answer."""
         parcels = self._next_parcels()
-        if not parcels:
+        if not parcels:  # all who waited for Redis have left: nobody asks it any more
+            self._away_since = None
             return True
         try:
             answers = iter(await self._store.apply([op for parcel in parcels.values() for op in parcel.ops]))
