@@ -137,6 +137,25 @@ async def test_a_pipe_that_is_closed_leaves_the_run_alone(
     assert (await api.settled(run["invocationId"]))["status"] == "completed"
 
 
+async def test_an_output_that_cannot_be_written_is_told_and_leaves_the_run_alone(
+    stack: Stack, runyard: Command, api: Api
+) -> None:
+    stack.standin.answers(says("one"), says("two"))
+    full = os.open("/dev/full", os.O_WRONLY)
+    process = await asyncio.create_subprocess_exec(
+        *(*RUNYARD, "run", "talker", "go", "--json"), env=dict(runyard.environment), stdout=full, stderr=PIPE
+    )
+    os.close(full)
+    _, err = await process.communicate()
+    assert process.returncode == 2
+    (run,) = (await api.get("/v1/runs")).json()["items"]
+    assert err.decode().splitlines() == [
+        f"it goes on; to see it again: runyard tail {run['id']}",
+        "error: the output cannot be written: No space left on device",
+    ]
+    assert (await api.settled(run["invocationId"]))["status"] == "completed"
+
+
 async def test_ctrl_c_where_nobody_can_be_asked_leaves_the_run_alone(
     stack: Stack, runyard: Command, unique: str, api: Api
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Iterator
@@ -112,6 +113,16 @@ async def test_a_saved_file_restarts_the_worker(folder: Path, dev: RunningDev) -
     assert (tool["name"], tool["input"], tool["isError"]) == ("days_until", {"day": "2030-12-31"}, False)
 
 
+async def test_a_folder_that_is_deleted_and_made_anew_is_watched_again(folder: Path, dev: RunningDev) -> None:
+    await dev.url()
+    shutil.rmtree(folder / "agents")
+    (folder / "agents").mkdir()
+    (folder / "agents/first.py").write_text(ADDER)
+    await dev.printed(r"worker registered +agents=\['first'\]")
+    (folder / "agents/second.py").write_text(ADDER)
+    await dev.printed(r"worker registered +agents=\['first', 'second'\]")
+
+
 async def test_a_broken_file_is_reported_while_the_others_go_on_until_it_is_mended(
     folder: Path, dev: RunningDev
 ) -> None:
@@ -156,7 +167,10 @@ async def test_another_one_in_the_same_folder(
 
 async def test_no_folder_of_agents(folder: Path) -> None:
     line = await refusal(folder, "--agents", "nowhere")
-    assert line == "error: there is no folder nowhere: name the one of your agents with --agents\n"
+    assert line == (
+        "error: there is no folder nowhere: name the one of your agents with --agents, or begin one with "
+        "`runyard new NAME`\n"
+    )
 
 
 async def test_a_key_that_cannot_be_one(folder: Path) -> None:

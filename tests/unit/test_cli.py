@@ -11,6 +11,7 @@ from typing import Any
 
 import jwt
 import pytest
+from sqlalchemy import make_url
 from tests.clients.tokens import SECRET
 
 from runyard.cli import dev, main, terminal
@@ -168,6 +169,35 @@ def test_the_banner_without_an_agent_tries_none(capsys: pytest.CaptureFixture[st
 )
 def test_what_counts_as_a_saved_file(path: str, counts: bool) -> None:
     assert SavedByAPerson()(1, path) is counts
+
+
+def test_a_banner_that_nobody_reads_ends_the_command_as_any_line_does() -> None:
+    program = """
+import signal, sys, time
+from pathlib import Path
+from runyard.cli.terminal import Banner
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+Banner(url="http://here", agents=[], folder=Path("a"), state=Path("b"), demo=True).print()
+"""
+    reader, writer = os.pipe()
+    os.close(reader)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False
+    )
+    os.close(writer)
+    assert (ran.returncode, ran.stderr) == (3, b"")
+
+
+def test_what_the_outputs_encoding_lacks_is_an_escape(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "runyard.cli", "new", "planner", "--folder", "\N{SNOWMAN}"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=True)
+    assert ran.stdout.startswith(b"\\u2603/planner.py: ")
+
+
+def test_the_database_of_a_folder_with_any_name_is_in_that_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "a?b#c%41"
+    assert make_url(State.open(folder).database_url).database == str(folder / "runyard.db")
 
 
 def test_dev_opens_no_port_for_metrics_that_its_processes_would_quarrel_over(

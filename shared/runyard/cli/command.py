@@ -1,6 +1,7 @@
 """The `runyard` command: its options, and the one line that explains an error."""
 
 import importlib.metadata
+import io
 import sys
 from datetime import datetime
 from typing import Annotated
@@ -214,7 +215,11 @@ app.add_typer(calls.app)
 
 
 def main() -> None:
-    """The entry point. An error that was foreseen is printed as one line."""
+    """The entry point. An error that was foreseen is printed as one line, and what the output's encoding lacks as an
+    escape.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except (StartError, CouldNotLookError, ChildExitedError) as error:

@@ -78,7 +78,10 @@ def _python(name: str, module: str, *, grace_s: float) -> Child:
 def _agents_folder(settings: Settings) -> Path:
     folder = settings.agents
     if folder is None or not folder.is_dir():
-        raise StartError(f"there is no folder {folder}: name the one of your agents with --agents")
+        raise StartError(
+            f"there is no folder {folder}: name the one of your agents with --agents, or begin one with "
+            "`runyard new NAME`"
+        )
     return folder.resolve()
 
 

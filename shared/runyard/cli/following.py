@@ -34,8 +34,8 @@ async def follow(client: Client, stream: Stream, screen: Screen, followed: Follo
     try:
         async with stream, _interrupts() as interrupts:
             return await _Following(client, stream, screen, followed, interrupts).to_its_end()
-    except (RunyardError, BrokenPipeError) as error:
-        if isinstance(error, BrokenPipeError) or error.retryable:
+    except (RunyardError, OSError) as error:
+        if isinstance(error, OSError) or error.retryable:
             told(*detached(_place(stream, followed)))
         raise
 

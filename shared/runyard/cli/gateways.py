@@ -31,6 +31,9 @@ def run(command: Callable[[Client], Awaitable[int]], *, url: str | None) -> int:
     except BrokenPipeError:
         _read_no_more()
         return exits.UNREAD
+    except OSError as error:
+        _read_no_more()
+        raise StartError(f"the output cannot be written: {error.strerror}") from None
 
 
 def explained(error: RunyardError) -> str:

@@ -40,7 +40,7 @@ class State:
 
     @property
     def database_url(self) -> str:
-        return f"sqlite:///{self.folder / 'runyard.db'}"
+        return f"sqlite:///{quote(str(self.folder / 'runyard.db'))}"
 
     @property
     def redis_url(self) -> str:

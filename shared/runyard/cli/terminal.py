@@ -17,8 +17,12 @@ def show(name: str, line: str) -> None:
     prefix = f"{name:<{NAME_WIDTH}} |"
     if sys.stdout.isatty() and "NO_COLOR" not in os.environ:
         prefix = f"\x1b[{COLOURS.get(name, 0)}m{prefix}\x1b[0m"
+    _print(f"{prefix} {line}")
+
+
+def _print(text: str) -> None:
     try:
-        print(prefix, line, flush=True)
+        print(text, flush=True)
     except BrokenPipeError:  # `make dev | head`: nobody reads any more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         signal.raise_signal(signal.SIGTERM)
@@ -33,13 +37,15 @@ class Banner:
     demo: bool
 
     def print(self) -> None:
-        print(f"\n  Runyard is up at {self.url}\n")
-        print(f"  agents   {', '.join(self.agents) or 'none yet'}   ({_source(self.folder)})")
-        print(f"  model    {_model(self.demo)}")
-        print(f"  state    {self.state}, kept when you stop with Ctrl-C")
+        lines = [
+            f"\n  Runyard is up at {self.url}\n",
+            f"  agents   {', '.join(self.agents) or 'none yet'}   ({_source(self.folder)})",
+            f"  model    {_model(self.demo)}",
+            f"  state    {self.state}, kept when you stop with Ctrl-C",
+        ]
         if self.agents:
-            print(f"  try it   {_curl(self.url, self.agents[0])}")
-        print(flush=True)
+            lines.append(f"  try it   {_curl(self.url, self.agents[0])}")
+        _print("\n".join([*lines, ""]))
 
 
 def _source(folder: Path) -> str:
