@@ -39,6 +39,11 @@ def clean_text(text: str) -> str:
     return _UNSTORABLE.sub(_REPLACEMENT, joined)
 
 
+def loses_by_cleaning(text: str) -> bool:
+    """Whether `clean_text` would replace a part of it. Two halves of one character that it only joins are no loss."""
+    return clean_text(text).count(_REPLACEMENT) > text.count(_REPLACEMENT)
+
+
 def clean_json(value: Any) -> Any:
     """JSON values from any reader, as strict JSON: keys and strings are clean, NaN and infinities become null.
 

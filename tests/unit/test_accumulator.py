@@ -263,6 +263,14 @@ def test_a_character_split_over_two_deltas_is_whole() -> None:
     assert turn(body).content[0]["text"] == "a\U0001f600b\U0001f600"
 
 
+def test_thinking_with_a_character_split_over_two_deltas_is_whole() -> None:
+    pieces = [{"type": "thinking_delta", "thinking": piece} for piece in ("\ufffda\ud83d", "\ude00b")]
+    whole = turn(start(), block(0, THINKING, *pieces, SIGNED), call(1), end("tool_use"))
+    assert whole.content[0] == {"type": "thinking", "thinking": "\ufffda😀b", "signature": "sig"}
+    unsigned = turn(start(), block(0, THINKING, {"type": "thinking_delta", "thinking": "a\0"}), end())
+    assert unsigned.content[0]["thinking"] == "a\ufffd", "it is never sent back"
+
+
 def test_halves_without_the_other_half_are_replaced() -> None:
     body = start() + text(0, "\ude00a\ud83d", "b\ud83d") + text(1, "\ude00") + end()
     assert [one["text"] for one in turn(body).content] == ["�a�b�", "�"]
@@ -505,6 +513,8 @@ def test_an_error_event_of_an_odd_shape_is_a_failure() -> None:
     assert failure.value.fields["type"] == "a\N{REPLACEMENT CHARACTER}", "it is stored beside the run's error"
 
 
+THINKING = {"type": "thinking", "thinking": "", "signature": ""}
+SIGNED = {"type": "signature_delta", "signature": "sig"}
 DEEP: Any = functools.reduce(lambda inner, _: [inner], range(NESTING_MAX + 1), "SECRET")
 
 
@@ -528,6 +538,8 @@ def delta(index: Any, value: Any) -> bytes:
         start() + block(0, {"type": "text", "text": ""}, {"type": "text_delta"}),
         start() + b"event: content_block_delta\ndata: {SECRET}\n\n",
         start() + block(0, {"type": "web_search_tool_result", "content": DEEP}),
+        start() + block(0, THINKING, {"type": "thinking_delta", "thinking": "SECRET\0"}, SIGNED),
+        start() + block(0, THINKING, {"type": "thinking_delta", "thinking": "SECRET\ud83d"}, SIGNED),
         start() + block(0, {"type": "text", "text": ""}, {"type": "citations_delta", "citation": {"a": DEEP}}),
         start() + b"event: message_stop\ndata: []\n\n",
         start() + b"event: content_block_delta\ndata: \xff\xfe\n\n",

@@ -4,7 +4,7 @@ from typing import Any
 
 import structlog
 
-from runyard.text import clean_json, clean_text, nests_too_deep
+from runyard.text import clean_json, clean_text, loses_by_cleaning, nests_too_deep
 from runyard_workers.providers.failures import malformed
 from runyard_workers.providers.payloads import read_field
 from runyard_workers.providers.tool_input import read_tool_input
@@ -34,6 +34,7 @@ class StreamedBlock:
         self._text_field = "thinking" if self.kind == "thinking" else "text"
         self._text: list[str] = []
         self._half_character = ""
+        self._has_lost = False
         self._signature: list[str] = []
         self._input_json: list[str] = []
         initial = start.get(self._text_field)
@@ -77,13 +78,16 @@ class StreamedBlock:
         if self.is_finished:
             return ""
         self.is_finished = True
-        held, self._half_character = clean_text(self._half_character), ""
+        held, self._half_character = self._clean_piece(self._half_character), ""
         if held:
             self._text.append(held)
         if self._text:
             self.content[self._text_field] = "".join(self._text)
         if self._signature:
             self.content["signature"] = (self.content.get("signature") or "") + "".join(self._signature)
+        if self._has_lost and self.content.get("signature"):
+            # Sent back with replacement characters it would be refused, in this run's next call and in all later ones.
+            raise malformed("signed thinking that no store could hold")
         self._read_input()
         return held
 
@@ -93,10 +97,15 @@ class StreamedBlock:
         self._half_character = ""
         if "\ud800" <= piece[-1:] <= "\udbff":
             piece, self._half_character = piece[:-1], piece[-1]
-        piece = clean_text(piece)
+        piece = self._clean_piece(piece)
         if piece:
             self._text.append(piece)
         return piece
+
+    def _clean_piece(self, piece: str) -> str:
+        if self.kind == "thinking":
+            self._has_lost = self._has_lost or loses_by_cleaning(piece)
+        return clean_text(piece)
 
     def _read_input(self) -> None:
         text = "".join(self._input_json)
