@@ -138,6 +138,12 @@ def test_numbers_in_the_text_are_those_of_the_manifests(rendered: dict[str, list
     assert f"`replicas`, {find(rendered['dev'], 'Deployment', 'runyard-worker')['spec']['replicas']}." in text
 
 
+def test_a_migration_has_the_time_that_the_pages_say(rendered: dict[str, list[Manifest]]) -> None:
+    minutes = find(rendered["prod"], "Job", "runyard-migrate")["spec"]["activeDeadlineSeconds"] // 60
+    assert f"`activeDeadlineSeconds` of the Job ({minutes} minutes)" in (ROOT / "docs/upgrade.md").read_text()
+    assert f"--timeout={minutes}m job/runyard-migrate" in GUIDE
+
+
 def test_compose_takes_what_the_guide_says() -> None:
     taken = set(re.findall(r"\$\{(\w+)", (ROOT / "compose.yaml").read_text()))
     _, _, rest = GUIDE.partition("## One machine")
