@@ -1,7 +1,8 @@
 """Claiming: a worker with a free slot takes the best queued run of its queues and agents (`runyard.db.groups`).
 
 On Postgres the usual claim is one statement (`take_usual`): there are no limits, and the run's only waiting input is
-the one that opens its next invocation. All other claims are made by `take`.
+the one that opens its next invocation. All other claims are made by `take`. The usual claim looks at the rows of the
+lowest ranks first, and at the groups only if the tenants of all those rows run something.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runyard.db.claims import Claim, UnclaimableError, take
 from runyard.db.engine import Database
 from runyard.db.groups import best_groups, parameters_of, queued_groups
-from runyard.db.limits import NO_LIMITS, Limits
+from runyard.db.limits import NO_LIMITS, Limits, runs_nothing
 from runyard.db.records import Input, Invocation, Run
 from runyard.db.tables import QUEUED, agent_inputs, agent_invocations, agent_messages, agent_runs, workers
 from runyard.db.transcripts import user_row
@@ -71,11 +72,9 @@ def _usual_statement() -> sa.Select[Any]:
     """Whatever changes a run's messages, inputs or invocations also changes its row. So if the locked row is the one in
     this statement's snapshot, the rest of the snapshot is current too. If the locked row is newer, nothing is written.
     """
-    best = best_groups.cte("best").prefix_with("MATERIALIZED")
-    first = _first_of(best)
-    locked = (
-        sa.select(first).select_from(best.join(first, sa.true())).limit(1).cte("locked").prefix_with("MATERIALIZED")
-    )
+    near = _near_rows()
+    either = sa.union_all(sa.select(_first_near(near)), sa.select(_first_of_groups())).subquery("either")
+    locked = sa.select(either).limit(1).cte("locked").prefix_with("MATERIALIZED")
     opening = _opening_of(locked)
     run = (
         sa.update(agent_runs)
@@ -115,19 +114,57 @@ def _usual_statement() -> sa.Select[Any]:
         .cte("invocation")
     )
     taken = run.join(invocation, invocation.c.run_id == run.c.id).join(folded, folded.c.run_id == run.c.id)
-    is_any = sa.select(sa.exists(sa.select(best)).label("is_any")).subquery("any_group")
+    is_any = sa.select(sa.exists(sa.select(near)).label("is_any")).subquery("any_row")
     return sa.select(is_any, run, invocation, folded).select_from(is_any.outerjoin(taken, sa.true())).add_cte(message)
 
 
-def _first_of(groups: sa.CTE) -> sa.FromClause:
-    """The first unlocked row of each group, locked. Only groups up to the first that has one are looked at, since one
-    row is asked for.
+_NEAR: sa.ColumnElement[int] = sa.literal_column("32")
+"""How many rows are looked at before the groups are. Not a parameter: Postgres would assume a large number, keep no
+plan, and plan each claim again."""
+
+
+def _near_rows() -> sa.CTE:
+    """The queued rows of the lowest ranks that this worker may run."""
+    name = sa.column("name", sa.Text)
+    queue = sa.func.json_array_elements_text(_queues).table_valued(name).render_derived(name="served_queue")
+    agent = sa.func.json_object_keys(_versions).table_valued(name).render_derived(name="served_agent")
+    row = agent_runs.alias("near")
+    served = (row.c.status == QUEUED, row.c.queue == queue.c.name, row.c.agent == agent.c.name)
+    rows = sa.select(row.c.id, row.c.rank, row.c.tenant_id).where(*served)
+    of_each = rows.order_by(row.c.rank, row.c.id).limit(_NEAR).lateral("of_each")
+    all_of_them = queue.join(agent, sa.true()).join(of_each, sa.true())
+    near = sa.select(of_each).select_from(all_of_them).order_by(of_each.c.rank, of_each.c.id).limit(_NEAR)
+    return near.cte("near_rows").prefix_with("MATERIALIZED")
+
+
+def _first_near(near: sa.CTE) -> sa.Subquery:
+    """The first unlocked row of a tenant that runs nothing, locked. No tenant runs fewer, and all rows of lower ranks
+    are among these: it is the best one, whatever else is queued.
     """
     row = agent_runs.alias("row")
-    of_group = (row.c[name] == groups.c[name] for name in ("queue", "agent", "tenant_id"))
-    shown = sa.select(row.c.id, row.c.invocation_id, row.c.changed_xid)
-    rows = shown.where(row.c.status == QUEUED, *of_group).order_by(row.c.rank, row.c.id)
-    return rows.limit(1).with_for_update(skip_locked=True).correlate(groups).lateral("first")
+    return (
+        _shown(row)
+        .select_from(near.join(row, row.c.id == near.c.id))
+        .where(row.c.status == QUEUED, runs_nothing(near.c.tenant_id))
+        .order_by(near.c.rank, near.c.id)
+        .limit(1)
+        .with_for_update(skip_locked=True, of=row)
+        .subquery("first_near")
+    )
+
+
+def _first_of_groups() -> sa.Subquery:
+    """The first unlocked row of the best group that has one, locked."""
+    best = best_groups.cte("best").prefix_with("MATERIALIZED")
+    row = agent_runs.alias("row")
+    of_group = (row.c[name] == best.c[name] for name in ("queue", "agent", "tenant_id"))
+    rows = _shown(row).where(row.c.status == QUEUED, *of_group).order_by(row.c.rank, row.c.id)
+    first = rows.limit(1).with_for_update(skip_locked=True).correlate(best).lateral("first")
+    return sa.select(first).select_from(best.join(first, sa.true())).limit(1).subquery("first_of_groups")
+
+
+def _shown(row: sa.FromClause) -> sa.Select[Any]:
+    return sa.select(row.c.id, row.c.invocation_id, row.c.changed_xid)
 
 
 def _opening_of(locked: sa.CTE) -> sa.CTE:
@@ -147,6 +184,7 @@ def _opening_of(locked: sa.CTE) -> sa.CTE:
 
 
 _at = sa.bindparam("at", type_=sa.BigInteger)
+_queues = sa.bindparam("served", type_=postgresql.JSON)
 _versions = sa.bindparam("versions", type_=postgresql.JSON)
 _usual = _usual_statement()
 _TAKEN = (agent_runs, agent_invocations, agent_inputs)
@@ -167,7 +205,7 @@ async def take_usual(
     at: int,
 ) -> tuple[bool, Claim | None]:
     """Returns whether anything may be claimed, and the claim. None: nothing was done, and `take` may find one."""
-    worker = {"worker": worker_id, "versions": agents, "redis": redis_run_id, "at": at}
+    worker = {"served": list(queues), "worker": worker_id, "versions": agents, "redis": redis_run_id, "at": at}
     try:
         row = (await connection.execute(_usual, {**parameters_of(queues, list(agents)), **worker})).one()
     except (sa.exc.IntegrityError, sa.exc.DataError):  # `take` finds out whether the run or this worker is at fault

@@ -72,6 +72,12 @@ def running_of_tenant(tenant_id: sa.ColumnElement[str]) -> sa.ScalarSelect[int]:
     return _count.where(_running.c.tenant_id == tenant_id).scalar_subquery()
 
 
+def runs_nothing(tenant_id: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    """Whether no run of the tenant runs: found at the first one, where `running_of_tenant` counts all."""
+    runs = sa.select(_running.c.id).where(_running.c.status == RUNNING, _running.c.tenant_id == tenant_id)
+    return sa.not_(runs.correlate_except(_running).exists())
+
+
 def running_of_user(tenant_id: sa.ColumnElement[str], user_id: sa.ColumnElement[str]) -> sa.ScalarSelect[int]:
     return _count.where(_running.c.tenant_id == tenant_id, _running.c.user_id == user_id).scalar_subquery()
 

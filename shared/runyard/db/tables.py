@@ -107,7 +107,17 @@ agent_runs = sa.Table(
         postgresql_where=sa.text("status = 'queued'"),
         sqlite_where=sa.text("status = 'queued'"),
     ),
-    # The same by user, past those who run as many as they may.
+    # Before that, the lowest ranks of all tenants.
+    sa.Index(
+        "ix_agent_runs_rank",
+        "queue",
+        "agent",
+        "rank",
+        "id",
+        postgresql_where=sa.text("status = 'queued'"),
+        sqlite_where=sa.text("status = 'queued'"),
+    ),
+    # The groups by user, past those who run as many as they may.
     sa.Index(
         "ix_agent_runs_user_claim",
         "queue",

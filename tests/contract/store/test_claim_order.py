@@ -16,8 +16,8 @@ from tests.contract.store import states
 from tests.hypothesis_profiles import search
 
 from runyard.db import groups
-from runyard.db.limits import Limits
-from runyard.db.tables import agent_invocations, agent_runs
+from runyard.db.limits import NO_LIMITS, Limits
+from runyard.db.tables import agent_inputs, agent_invocations, agent_messages, agent_runs
 from runyard.ids import InvocationId, RunId, WorkerId
 from runyard.lifecycle.creating import ZERO_COST, NewRun, new_run
 from runyard.priorities import Priority, rank_of
@@ -54,7 +54,7 @@ ROWS = st.lists(
     max_size=14,
 )
 NUMBER = st.sampled_from([None, 1, 2])
-LIMITS = st.builds(
+LIMITS = st.just(NO_LIMITS) | st.builds(
     lambda user, tenant, agent: Limits(
         per_user=user, per_tenant=tenant, per_agent={} if agent is None else {"researcher": agent}
     ),
@@ -131,9 +131,9 @@ async def _play(world: World, worker: WorkerId, queued: list[Queued], limits: Li
 
 
 async def _fill(connection: Any, queued: list[Queued], worker: WorkerId) -> None:
-    await connection.execute(sa.delete(agent_invocations))
-    await connection.execute(sa.delete(agent_runs))
-    runs, invocations = [], []
+    for table in (agent_messages, agent_inputs, agent_invocations, agent_runs):
+        await connection.execute(sa.delete(table))
+    runs, invocations, inputs = [], [], []
     for each in queued:
         at = states.AT + 60_000 * each.run.minute
         new = NewRun(
@@ -168,8 +168,19 @@ async def _fill(connection: Any, queued: list[Queued], worker: WorkerId) -> None
                 "created_at": at,
             }
         )
-    await connection.execute(sa.insert(agent_runs), runs)
-    await connection.execute(sa.insert(agent_invocations), invocations)
+        inputs.append(
+            {
+                "id": f"in_{each.id}",
+                "run_id": each.id,
+                "invocation_id": f"inv_{each.id}",
+                "position": 1,
+                "opens": True,
+                "content": "go",
+                "created_at": at,
+            }
+        )
+    for table, rows in ((agent_runs, runs), (agent_invocations, invocations), (agent_inputs, inputs)):
+        await connection.execute(sa.insert(table), rows)
 
 
 async def _end(connection: Any, run_id: str) -> None:

@@ -238,7 +238,7 @@ EXPECTED: dict[Work, set[str]] = {
     old_runs: {"ix_agent_runs_at_rest", "ix_agent_invocations_run", "ix_idempotency_keys_run"},
     old_calls: {"ix_agent_invocations_calls"},
     old_keys: {"ix_idempotency_keys_created", "ix_agent_deletions_deleted"},
-    depth_of_queues: {"ix_agent_runs_claim", "ix_agent_runs_running", "ix_agent_runs_waiting"},
+    depth_of_queues: {"ix_agent_runs_running", "ix_agent_runs_waiting"},
     death: {"ix_agent_runs_worker"},
 }
 every_work = pytest.mark.parametrize("work", EXPECTED, ids=lambda work: work.__name__)
