@@ -31,6 +31,24 @@ async def test_an_agent_that_has_a_worker_is_offered_first(reader: Reader) -> No
     await expect(agents.first).not_to_be_checked()
 
 
+async def test_names_that_are_long_are_read_to_their_end_on_a_phone(reader: Reader) -> None:
+    names = [f"{'support_' * 7}{which}" for which in ("first", "second")]
+
+    async def with_long_names(route: Route) -> None:
+        answer = await route.fetch()
+        told = await answer.json()
+        for name, item in zip(names, told["items"], strict=False):
+            item["name"], item["liveWorkers"] = name, 1
+        await route.fulfill(response=answer, json=told)
+
+    await reader.context.route("**/v1/agents", with_long_names)
+    console = await reader.opens()
+    await console.page.set_viewport_size(PHONE)
+    await expect(console.page.get_by_role("radio", name=names[1])).to_be_visible()
+    reaches = "parts => Math.max(...parts.map(part => part.getBoundingClientRect().left + part.scrollWidth))"
+    assert await console.page.locator(".picker, .picker *").evaluate_all(reaches) <= PHONE["width"]
+
+
 async def test_a_token_is_asked_for_and_kept_for_the_tab(stack: Stack, chromium: Browser, unique: str) -> None:
     stack.standin.answers(says("Known."))
     gateway = stack.gateway
