@@ -1,7 +1,9 @@
 """One log for a process: structlog's events and the libraries' records leave through one handler, on stderr."""
 
+import json
 import logging
 import sys
+from typing import Any
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
@@ -74,7 +76,30 @@ def _for_machines(role: str) -> list[Processor]:
     def add_role(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         return {"role": role, **_process, **event}
 
-    return [add_role, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    return [add_role, structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_json)]
+
+
+def _json(event: EventDict, **_options: Any) -> str:
+    """One line of strict JSON, whatever authors' code gave for a field."""
+    try:
+        return _dumped(event)
+    except Exception:  # noqa: BLE001 - an author's __repr__ may raise anything
+        return _dumped({name: _readable(value) for name, value in event.items()})
+
+
+def _readable(value: Any) -> Any:
+    try:
+        _dumped(value)
+    except Exception:  # noqa: BLE001 - see above
+        try:
+            return repr(value)
+        except Exception:  # noqa: BLE001
+            return type(value).__name__
+    return value
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, default=repr, allow_nan=False)
 
 
 def _for_a_person() -> list[Processor]:

@@ -39,6 +39,29 @@ def test_machines_get_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> N
     assert late["event"] == "the ferry is late"
 
 
+class Mute:
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+def test_a_field_that_is_no_json_costs_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("worker", "info", json=True)
+    loop: list[object] = []
+    loop.append(loop)
+    fields = {"ratio": float("nan"), "pairs": {(1, 2): 3}, "loop": loop, "mute": Mute(), "steps": 2, "tags": {"a"}}
+    structlog.get_logger("agent").info("looked", **fields)
+    (line,) = capsys.readouterr().err.splitlines()
+    told = json.loads(line, parse_constant=pytest.fail)
+    assert {name: told[name] for name in fields} == {
+        "ratio": "nan",
+        "pairs": "{(1, 2): 3}",
+        "loop": "[[...]]",
+        "mute": "Mute",
+        "steps": 2,
+        "tags": "{'a'}",
+    }
+
+
 def test_an_exception_is_a_field_of_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("gateway", "info", json=True)
     try:
