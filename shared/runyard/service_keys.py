@@ -45,7 +45,7 @@ def _parsed(text: str) -> Iterator[ServiceKey]:
     for place, entry in enumerate(text.split(","), 1):
         name, _, rest = entry.strip().partition(":")
         tenants, _, key = rest.rpartition(":")
-        named = tuple(tenants.split("+"))
+        named = tuple(dict.fromkeys(tenants.split("+")))
         if not PATTERN.fullmatch(key):
             raise ValueError(f"entry {place} is not name:tenant+tenant:key with a key of {PREFIX} and 64 hex digits")
         if not all(map(is_name, (name, *named))):

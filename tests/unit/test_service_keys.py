@@ -23,7 +23,7 @@ def test_a_key_is_known_by_its_hash() -> None:
 
 
 def test_keys_of_the_deployment() -> None:
-    found = parse_service_keys(f"billing:acme+initech:{KEY}, nightly:default:{OTHER}")
+    found = parse_service_keys(f"billing:acme+initech+acme:{KEY}, nightly:default+default:{OTHER}")
     assert found == (
         ServiceKey(name="billing", hash=hash_of(KEY), tenants=("acme", "initech")),
         ServiceKey(name="nightly", hash=hash_of(OTHER), tenants=("default",)),
