@@ -106,7 +106,7 @@ def _accepted(turn: NewTurn, run_id: RunId, session_id: str | None) -> Accepted:
 async def _repeated(connection: AsyncConnection, earlier: KeyedCall, scope: Scope) -> Accepted:
     row = (await _call_of_key.execute(connection, scope, invocation=earlier.invocation_id)).one_or_none()
     if row is None:
-        raise RunNotFound("Run not found", runId=earlier.run_id)
+        raise RunNotFound("The call with this Idempotency-Key was cleared", runId=earlier.run_id)
     return Accepted(
         run_id=earlier.run_id,
         invocation_id=earlier.invocation_id,

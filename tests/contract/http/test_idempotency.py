@@ -33,6 +33,18 @@ async def test_the_same_call_again_is_the_same_run(stack: Stack, unique: str) ->
     assert len((await api.get("/v1/runs")).json()["items"]) == 1
 
 
+async def test_a_call_that_was_cleared_is_not_made_again(stack: Stack, unique: str) -> None:
+    """Its caller may not have had the answer yet, and sends it again as another device clears the transcript."""
+    stack.standin.answers(says("hello"))
+    api = stack.gateway.user()
+    first = (await api.post(START, {"input": "pay"}, headers=keyed(unique, Prefer="wait=30"))).json()
+    assert (await api.call("DELETE", f"/v1/runs/{first['runId']}/messages")).status_code == 204
+    again = await api.post(START, {"input": "pay"}, headers=keyed(unique, Prefer="wait=30"))
+    assert (again.status_code, again.json()["error"]["code"]) == (404, "RUN_NOT_FOUND")
+    assert again.json()["error"]["runId"] == first["runId"]
+    assert len(stack.standin.calls) == 1
+
+
 async def test_the_stream_of_the_same_call_is_the_same_stream(stack: Stack, unique: str) -> None:
     """Live, while the first reader still reads; and whole, when all is over."""
     stack.standin.answers(says("one ", hold(unique), "two"))

@@ -182,7 +182,7 @@ async def test_a_cleared_run_begins_anew(database: Database, database_url: str) 
     stored = await run_row(database, run)
     assert (stored.last_seq, stored.invocation_id, stored.session_id, stored.title) == (0, None, "s1", "Swifts")
     assert stored.steps > 0, "what it has cost is not forgotten"
-    assert await rows_of(database, run) == {"agent_runs": 1, "agent_deletions": 1}
+    assert await rows_of(database, run) == {"agent_runs": 1, "agent_deletions": 1, "idempotency_keys": 1}
     assert (await rows_of(database, other))["agent_messages"] > 0
     await database.write(accept_turn, new_turn(continues=run, content="again"))
     await claimed(database, registered(database_url))
