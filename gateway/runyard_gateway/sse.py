@@ -22,7 +22,7 @@ HEARTBEAT_S = 15.0
 """Proxies cut a silent answer after 60 s or less; a reader that hears nothing for several heartbeats reconnects."""
 
 WRITE_BYTES = 65_536
-"""How much one write takes, unless a single frame is larger. A stalled reader holds about two of them in the process.
+"""How much one write takes, unless a single frame is larger. A stalled reader holds about three of them in the process.
 """
 
 RETRY_MS = (1000, 3000)

@@ -125,8 +125,8 @@ class Tail:
             if self._interrupted or self._station.draining:
                 return Chunk(b"", cursor, ended=True)
             behind = cursor < self._window.start and self._window.farewell is None
-            chunk = await self._read_back(cursor) if behind else self._pending(cursor)
-            self._found = None
+            found, self._found = self._found, None
+            chunk = await self._read_back(cursor, found) if behind else self._pending(cursor)
             if chunk is not None:
                 return chunk
             if loop.time() >= self._deadline_s:
@@ -194,8 +194,8 @@ class Tail:
             return None if window.notice is None else Chunk(window.notice, cursor, ended=False)
         return None
 
-    async def _read_back(self, cursor: int) -> Chunk | None:
-        frames = self._found
+    async def _read_back(self, cursor: int, frames: list[Frame] | None) -> Chunk | None:
+        """`frames`: what has been read already, if anything was."""
         try:
             if not frames or frames[0].seq != cursor + 1:
                 frames = await self._reader.read(self._window.stream_id, cursor, self._page)
@@ -211,10 +211,14 @@ class Tail:
         return None  # nothing yet; or the stream was lost or begun anew between the two, and is read again
 
     def _chunk(self, frames: list[Frame]) -> Chunk:
-        """As many frames as one write takes. If some were read in vain, the next page is smaller."""
+        """As many frames as one write takes. The rest is kept if it fits into the next write. If not, it was read in
+        vain, and the next page is smaller.
+        """
         encoded = [encode(frame) for frame in frames]
         count = fitting(encoded)
-        self._page = count if count < len(frames) else min(2 * self._page, PAGE)
+        rest = encoded[count:]
+        self._found = frames[count:] if rest and fitting(rest) == len(rest) else None
+        self._page = count if rest and self._found is None else min(2 * self._page, PAGE)
         last = frames[count - 1]
         return Chunk(b"".join(encoded[:count]), last.seq, ended=last.is_terminal)
 

@@ -19,12 +19,13 @@ from runyard.frames import Frame, Payload, event_payload, text_payload
 from runyard.streams import subscription as subscription_module
 from runyard.streams.connect import CONNECTIONS_MAX, connect
 from runyard.streams.ops import Answer, Append, Close, Open, Reset, Status
+from runyard.streams.reader import FrameReader
 from runyard.streams.store import FrameStore
 from runyard_gateway import hub as hub_module
 from runyard_gateway import tail as tail_module
 from runyard_gateway import window as window_module
 from runyard_gateway.hub import Hub
-from runyard_gateway.sse import Chunk, encode
+from runyard_gateway.sse import WRITE_BYTES, Chunk, encode
 from runyard_gateway.tail import Position, Tail
 
 pytestmark = pytest.mark.anyio
@@ -190,6 +191,19 @@ async def test_a_long_replay_comes_in_pages(streams: Streams) -> None:
         while not chunks[-1].ended:
             chunks.append(await pull(tail, chunks[-1].cursor))
     assert [chunk.cursor for chunk in chunks] == [500, 1000, 1201]
+    assert b"".join(chunk.body for chunk in chunks) == await everything(streams.store)
+
+
+async def test_what_one_write_has_no_room_for_is_not_read_again(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await streams.write("short", "x" * WRITE_BYTES)
+    with streams.hub.watch(SID, seeks=True) as tail:
+        assert await tail.seek(0) is Position.READABLE
+        with monkeypatch.context() as patch:
+            patch.delattr(FrameReader, "read")
+            chunks = [await pull(tail, 0), await pull(tail, 1)]
+    assert [chunk.cursor for chunk in chunks] == [1, 2]
     assert b"".join(chunk.body for chunk in chunks) == await everything(streams.store)
 
 
