@@ -1,5 +1,6 @@
 """Builds the `RunContext`s of one execution: for each tool call, and for the system prompt."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,8 +44,9 @@ class Contexts:
             user_id=run.user_id,
             tenant_id=run.tenant_id,
             roles=frozenset(invocation.roles),
-            metadata=run.metadata,
-            context=run.context,
+            # Copies: what code changed in the run's own would be seen by this worker's other calls, and by no other's.
+            metadata=copy.deepcopy(run.metadata),
+            context=copy.deepcopy(run.context),
             call_id=call_id,
             idempotency_key=idempotency_key,
             cancelled=Cancellation(),

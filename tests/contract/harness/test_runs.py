@@ -57,6 +57,22 @@ async def test_what_the_model_was_asked_can_be_looked_at() -> None:
     assert second.messages[-1]["content"][0]["content"] == '{"order":"A-1","state":"packed"}'
 
 
+async def test_what_one_call_changes_in_its_context_no_other_sees() -> None:
+    @tool
+    async def mark(ctx: RunContext) -> list[object]:
+        assert isinstance(ctx.metadata, dict)
+        assert isinstance(ctx.context, dict)
+        before = [dict(ctx.metadata), list(ctx.context["plans"])]
+        ctx.metadata["marked"] = True
+        ctx.context["plans"].append("gold")
+        return before
+
+    async with harness(agent(tools=[mark])) as h:
+        h.model.calls(mark).calls(mark).says("Done.")
+        result = await h.run("go", metadata={"ticket": 7}, context={"plans": []})
+    assert [call.result for call in result.calls] == ['[{"ticket":7},[]]'] * 2
+
+
 async def test_a_run_is_continued_by_its_result_by_its_id_or_by_its_session() -> None:
     async with harness(Desk().agent()) as h:
         for answer in ("one", "two", "three", "four", "five"):
