@@ -238,11 +238,15 @@ async def test_a_script_that_is_too_short_ends_a_run_that_is_watched() -> None:
     [
         (lambda m: m.cut(), "stands behind"),
         (lambda m: m.says("a", stop_reason="tool_use"), "stop_reason must be one of end_turn"),
+        (lambda m: m.says(["a", "b"]), r"each an argument of its own: not \['a', 'b'\]"),
+        (lambda m: m.thinks(None), "texts, each an argument of its own: not None"),
+        (lambda m: m.fails(saying=3), "not 3"),
+        (lambda m: m.calls("refund", "A-1"), r"calls\('refund'\): arguments are given by name .*, not as 'A-1'"),
     ],
 )
 async def test_what_a_script_cannot_say(write: Write, words: str) -> None:
     async with harness(Desk().agent()) as h:
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises((ValueError, TypeError), match=words):
             write(h.model)
 
 

@@ -89,6 +89,11 @@ def test_inside_of_an_event_loop_it_says_what_to_write() -> None:
         asyncio.run(test())
 
 
+def test_before_it_is_open_it_says_how_to_open_it() -> None:
+    with pytest.raises(AttributeError, match=r"model: open it first, `with harness\(\.\.\.\) as h`"):
+        _ = open_harness(Desk().agent()).model
+
+
 def test_a_block_that_fails_tells_what_the_agent_did() -> None:
     def failing_test() -> None:
         with open_harness(Desk().agent()) as h:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.contract.harness.desk import Desk
 
+from runyard import tool
 from runyard.errors import AgentMismatch, StartError
 from runyard.testing import harness, load
 
@@ -124,11 +125,16 @@ async def test_a_broken_file_is_told_with_its_traceback_and_the_others_are_not_h
         assert (await h.run("hi")).status == "completed"
 
 
+def lonely() -> None: ...
+
+
 def test_what_is_not_there(folder: Path) -> None:
     with pytest.raises(StartError, match=r"there is no file .*nowhere\.py"):
         harness(folder / "nowhere.py")
     with pytest.raises(TypeError, match="takes an agent, a function, or the path of a file or folder, not 3"):
         harness(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"a tool runs in an agent: harness\(agent\(tools=\[lonely\]\)\)"):
+        harness(tool(lonely))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="a letter first: not 'The Agent'"):
         harness(Desk().agent(), name="The Agent")
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from runyard.authoring.lifespan import Lifespan
 from runyard_workers.testing.harness import Harness
@@ -55,6 +55,9 @@ class Opening:
         self._holder: asyncio.Task[None] | None = None
         self._harness: Harness | None = None
         self._runner: asyncio.Runner | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{name}: open it first, `with harness(...) as h`, in async code `async with`")
 
     async def __aenter__(self) -> Harness:
         if self._holder is not None:

@@ -130,7 +130,8 @@ class Script:
 
     def thinks(self, *thoughts: str) -> "Script":
         """Reasoning, before it says or calls something."""
-        return self._with(Part.THOUGHTS, lambda turn: turn.thoughts.extend(_clean(thoughts)))
+        clean = _clean(thoughts)
+        return self._with(Part.THOUGHTS, lambda turn: turn.thoughts.extend(clean))
 
     def says(self, *pieces: str, stop_reason: str | None = None) -> "Script":
         """Text, as it streams: each piece is one frame. With the calls behind it, it is one turn.
@@ -140,8 +141,10 @@ class Script:
         if stop_reason is not None and stop_reason not in STOP_REASONS:
             raise ValueError(f"stop_reason must be one of {', '.join(sorted(STOP_REASONS))}, not {stop_reason!r}")
 
+        clean = _clean(pieces)
+
         def add(turn: ScriptedTurn) -> None:
-            turn.pieces.extend(_clean(pieces))
+            turn.pieces.extend(clean)
             turn.stop_reason = stop_reason
             turn.has_ended = stop_reason is not None
 
@@ -153,6 +156,8 @@ class Script:
         A tool that the agent does not have is asked for as well: models do so, too.
         """
         name = tool if isinstance(tool, str) else tool.name
+        if input is not None and not isinstance(input, Mapping):
+            raise TypeError(f"calls({name!r}): arguments are given by name or in a mapping, not as {input!r:.80}")
         given = clean_json(orjson.loads(orjson.dumps({**(input or {}), **arguments})))
         return self._with(Part.CALLS, lambda turn: turn.calls.append((name, given)))
 
@@ -209,5 +214,12 @@ class Script:
 
 
 def _clean(texts: Sequence[str]) -> tuple[str, ...]:
-    """The pieces of a text as a provider streams them, without the empty ones."""
+    """The pieces of a text as a provider streams them, without the empty ones.
+
+    Raises:
+        TypeError: one is no text.
+    """
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"the model says and thinks texts, each an argument of its own: not {text!r:.80}")
     return tuple(clean for text in texts if (clean := clean_text(text)))

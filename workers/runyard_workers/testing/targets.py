@@ -59,6 +59,8 @@ def load_target(target: Target, *, name: str) -> LoadedTarget:
             return _of_folder(Path(target))
         case str() | Path():
             return _of_file(Path(target))
+    if isinstance(target, Tool):
+        raise TypeError(f"a tool runs in an agent: harness(agent(tools=[{target.name}]))")
     raise TypeError(f"harness(...) takes an agent, a function, or the path of a file or folder, not {target!r:.80}")
 
 
