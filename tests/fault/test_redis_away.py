@@ -123,6 +123,9 @@ async def test_fifty_runs_go_on_without_redis_and_their_readers_after_it(
             await shows(port, "runyard_redis_away", 0)
         await stopping.rest()
         assert stopping.text == "Never "
+        for worker in fleet.crew.workers:
+            late = [event["invocation_id"] for event in worker.events("stream closed late")]
+            assert len(late) == len(set(late)), "each is taken up once, however long Redis is away"
 
     for reading in [*readings, *long]:
         await eventually(lambda reading=reading: closed(stack, run_of(reading)), "closed stream", guard_s=GUARD_S)

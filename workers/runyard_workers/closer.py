@@ -74,6 +74,10 @@ class Closer:
         self._unclosed[ending.invocation_id] = unclosed
         self._work.set()
 
+    def has(self, invocation_id: InvocationId) -> bool:
+        """Whether its ending is on its way, or in Redis and its row not marked yet."""
+        return invocation_id in self._unclosed or invocation_id in self._unmarked
+
     async def run(self) -> None:
         """Close and mark until cancelled; what fails because something is away is tried again."""
         async with asyncio.TaskGroup() as tasks:

@@ -23,7 +23,8 @@ async def sweep_forever(database: Database, closer: Closer) -> None:
         await asyncio.sleep(SWEEP_S)
         try:
             for invocation in await database.read(closes.late_closes):
-                await _close(database, closer, invocation)
+                if not closer.has(invocation.id):
+                    await _close(database, closer, invocation)
         except StoreUnavailable as error:
             log.warning("late closes not swept", error=str(error))
 
