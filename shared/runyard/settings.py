@@ -63,7 +63,7 @@ class DatabaseSettings(_Environment):
             raise ValueError("must begin with postgresql:// or sqlite:///")
         if not {"true", "false"} >= set(parse_qs(urlsplit(value).query, keep_blank_values=True).get("pgbouncer", ())):
             raise ValueError("?pgbouncer must be true or false")
-        return value
+        return _with_a_port(value)
 
 
 class NamedSettings(DatabaseSettings):

@@ -58,6 +58,7 @@ def test_what_is_required_is_named(load: Any, name: str) -> None:
         ({"RUNYARD_BROKER_URL": "kafka://x"}, "RUNYARD_BROKER_URL: must begin with amqp://"),
         ({"RUNYARD_REDIS_URL": "redis://:a/short@x:6379"}, "RUNYARD_REDIS_URL: its port is no number: percent-encode"),
         ({"RUNYARD_BROKER_URL": "amqp://me:short#er@x"}, "RUNYARD_BROKER_URL: its port is no number: percent-encode"),
+        ({"RUNYARD_DATABASE_URL": "postgresql://me:short/er@x/name"}, "RUNYARD_DATABASE_URL: its port is no number"),
         ({"RUNYARD_PORT": "eighty"}, "RUNYARD_PORT: "),
         ({"RUNYARD_PORT": "70000"}, "RUNYARD_PORT: "),
         ({"RUNYARD_WORKER_SLOTS": "0"}, "RUNYARD_WORKER_SLOTS: "),
