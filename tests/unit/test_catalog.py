@@ -1,7 +1,9 @@
 """Loading a folder of agent files."""
 
+import ast
 import sys
 import textwrap
+from collections import Counter
 
 import orjson
 import pytest
@@ -386,6 +388,23 @@ def test_a_function_belongs_to_the_file_that_makes_it(folder):
     assert load(folder).functions["fn:errand"].version == before
     write(folder, zzz=FUNCTION.format(name="errand") + "# changed\n")
     assert load(folder).functions["fn:errand"].version != before
+
+
+def test_a_file_that_many_share_is_parsed_once(folder, monkeypatch):
+    """Each function of a helper was looked up through every file that imports it."""
+    parsed = Counter()
+    parse = ast.parse
+
+    def counting(source, *options, **more):
+        parsed[source] += 1
+        return parse(source, *options, **more)
+
+    shared = "from runyard import function\n@function\ndef {name}() -> int: return 1\n"
+    agents = {f"a{number}": AGENT + "from ._shared import one, two\n" for number in range(3)}
+    write(folder, _shared=shared.format(name="one") + shared.format(name="two"), **agents)
+    monkeypatch.setattr(ast, "parse", counting)
+    assert set(load(folder).functions) == {"fn:one", "fn:two"}
+    assert parsed[(folder / "_shared.py").read_bytes()] == 1
 
 
 def test_two_functions_of_one_name_are_a_problem(folder):

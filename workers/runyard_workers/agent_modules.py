@@ -48,18 +48,33 @@ def import_file(name: str) -> ModuleType:
     return importlib.import_module(f"{PACKAGE}.{name}")
 
 
-def files_imported_by(path: Path, folder: Path) -> frozenset[Path]:
-    """The folder's files that this file imports with an import statement, directly or through others; without the file
-    itself.
-    """
-    found: set[Path] = set()
-    waiting = [path]
-    while waiting:
-        for imported in _direct_imports(waiting.pop(), folder):
-            if imported not in found and imported != path:
-                found.add(imported)
-                waiting.append(imported)
-    return frozenset(found)
+class Imports:
+    """Which of a folder's files import which, as they are now. Each is read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._direct: dict[Path, frozenset[Path]] = {}
+        self._all: dict[Path, frozenset[Path]] = {}
+
+    def of(self, path: Path) -> frozenset[Path]:
+        """The files that this file imports with an import statement, directly or through others; without the file
+        itself.
+        """
+        if path not in self._all:
+            found: set[Path] = set()
+            waiting = [path]
+            while waiting:
+                for imported in self._direct_of(waiting.pop()):
+                    if imported not in found and imported != path:
+                        found.add(imported)
+                        waiting.append(imported)
+            self._all[path] = frozenset(found)
+        return self._all[path]
+
+    def _direct_of(self, path: Path) -> frozenset[Path]:
+        if path not in self._direct:
+            self._direct[path] = frozenset(_direct_imports(path, self.folder))
+        return self._direct[path]
 
 
 def _direct_imports(path: Path, folder: Path) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from runyard.authoring.errors import AuthoringError
 from runyard.authoring.functions import Function
 from runyard.authoring.lifespan import Lifespan
 from runyard.errors import StartError
-from runyard_workers.agent_modules import files_imported_by, import_file, mount
+from runyard_workers.agent_modules import Imports, import_file, mount
 from runyard_workers.results import describe_exception
 
 T = TypeVar("T")
@@ -107,11 +107,12 @@ def load_folder(folder: Path) -> Catalog:
     for path in paths:
         with _reported(path, problems):
             modules[path] = _import(path)
-    owned = _functions(folder, modules)
+    imports = Imports(folder)
+    owned = _functions(modules, imports)
     functions: dict[str, LoadedFunction] = {}
     for path, function in owned:
         with _reported(path, problems):
-            loaded = _load_function(path, function, folder)
+            loaded = _load_function(path, function, imports)
             if loaded.name in functions:
                 other = functions[loaded.name].path.name
                 raise _UnusableFileError(f"a function is named {function.name!r}, and one in {other} is, too")
@@ -121,9 +122,9 @@ def load_folder(folder: Path) -> Catalog:
     for path in modules:
         if not _is_helper(path):
             with _reported(path, problems):
-                agent = _own_agent(path, folder, modules, is_needed=path not in holding)
+                agent = _own_agent(path, modules, imports, is_needed=path not in holding)
                 if agent is not None:
-                    agents[path.stem] = _load_agent(path, agent, folder)
+                    agents[path.stem] = _load_agent(path, agent, imports)
     if not (agents or functions or problems):
         raise StartError(f"RUNYARD_AGENTS: {folder} holds no agent; an agent is a file <name>.py with one agent(...)")
     return Catalog(
@@ -151,7 +152,7 @@ def _import(path: Path) -> ModuleType:
     return import_file(path.stem)
 
 
-def _functions(folder: Path, modules: Mapping[Path, ModuleType]) -> list[tuple[Path, Function]]:
+def _functions(modules: Mapping[Path, ModuleType], imports: Imports) -> list[tuple[Path, Function]]:
     """Each function once, with its file: among the files that have it, one that did not import it from the others."""
     holders: dict[Function, list[Path]] = {}
     for path, module in modules.items():
@@ -159,28 +160,28 @@ def _functions(folder: Path, modules: Mapping[Path, ModuleType]) -> list[tuple[P
             holders.setdefault(function, []).append(path)
     owned = []
     for function, paths in holders.items():
-        origins = [path for path in paths if files_imported_by(path, folder).isdisjoint(paths)]
+        origins = [path for path in paths if imports.of(path).isdisjoint(paths)]
         owned.append((next(iter(origins), paths[0]), function))
     return owned
 
 
-def _load_function(path: Path, function: Function, folder: Path) -> LoadedFunction:
+def _load_function(path: Path, function: Function, imports: Imports) -> LoadedFunction:
     manifest = function.manifest()
     return LoadedFunction(
         name=manifest["name"],
         function=function,
-        version=_version([manifest], folder, path),
+        version=_version([manifest], path, imports),
         manifest=MappingProxyType(manifest),
         path=path,
     )
 
 
-def _own_agent(path: Path, folder: Path, modules: Mapping[Path, ModuleType], *, is_needed: bool) -> Agent | None:
+def _own_agent(path: Path, modules: Mapping[Path, ModuleType], imports: Imports, *, is_needed: bool) -> Agent | None:
     """The file's one agent; None: it has none and needs none."""
     # An agent that this file imports from another agent's file belongs to that one.
     borrowed = [
         agent
-        for file in files_imported_by(path, folder)
+        for file in imports.of(path)
         if file in modules and not _is_helper(file)
         for agent in _values(modules[file], Agent)
     ]
@@ -195,13 +196,13 @@ def _own_agent(path: Path, folder: Path, modules: Mapping[Path, ModuleType], *, 
     return own[0]
 
 
-def _load_agent(path: Path, agent: Agent, folder: Path) -> LoadedAgent:
+def _load_agent(path: Path, agent: Agent, imports: Imports) -> LoadedAgent:
     manifest = agent.manifest(path.stem)
     system = agent.system if isinstance(agent.system, str) else getattr(agent.system, "__qualname__", None)
     return LoadedAgent(
         name=path.stem,
         agent=agent,
-        version=_version([manifest, system], folder, path),
+        version=_version([manifest, system], path, imports),
         manifest=MappingProxyType(manifest),
         path=path,
     )
@@ -212,11 +213,11 @@ def _values(module: ModuleType, kind: type[T]) -> list[T]:
     return list(dict.fromkeys(value for value in vars(module).values() if type(value) is kind))
 
 
-def _version(described: list[Any], folder: Path, path: Path) -> str:
+def _version(described: list[Any], path: Path, imports: Imports) -> str:
     digest = hashlib.sha256(orjson.dumps(described, option=orjson.OPT_SORT_KEYS))
-    for source in sorted({path, *files_imported_by(path, folder)}):
+    for source in sorted({path, *imports.of(path)}):
         content = source.read_bytes()
-        digest.update(f"\0{source.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
+        digest.update(f"\0{source.relative_to(imports.folder).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()[:_VERSION_HEX_DIGITS]
 
