@@ -18,6 +18,7 @@ from runyard.cli import dev, main, terminal
 from runyard.cli.state import State
 from runyard.cli.terminal import Banner
 from runyard.cli.watch import SavedByAPerson
+from runyard.errors import StartError
 from runyard.settings import AuthSettings
 
 Command = Callable[..., tuple[object, str, str]]
@@ -198,6 +199,14 @@ def test_what_the_outputs_encoding_lacks_is_an_escape(tmp_path: Path) -> None:
 def test_the_database_of_a_folder_with_any_name_is_in_that_folder(tmp_path: Path) -> None:
     folder = tmp_path / "a?b#c%41"
     assert make_url(State.open(folder).database_url).database == str(folder / "runyard.db")
+
+
+@pytest.mark.anyio
+async def test_a_lock_that_cannot_be_opened_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(StartError, match=rf"^the state folder {tmp_path} cannot be used: Is a directory$"):
+        async with State.open(tmp_path).locked():
+            pass
 
 
 def test_dev_opens_no_port_for_metrics_that_its_processes_would_quarrel_over(

@@ -36,7 +36,7 @@ class State:
             folder.mkdir(parents=True, exist_ok=True)
             return cls(folder=folder, socket=_folder_of_socket(folder) / "valkey.sock")
         except OSError as error:
-            raise StartError(f"the state folder {folder} cannot be used: {error.strerror}") from error
+            raise _unusable(folder, error) from error
 
     @property
     def database_url(self) -> str:
@@ -51,9 +51,13 @@ class State:
         """Yields the descriptor of the lock. It is held until no process has that descriptor open.
 
         Raises:
-            StartError: another `runyard dev` holds it.
+            StartError: another `runyard dev` holds it, or another user's has left it.
         """
-        with (self.folder / "lock").open("a+") as file:
+        try:
+            lock = (self.folder / "lock").open("a+")
+        except OSError as error:
+            raise _unusable(self.folder, error) from error
+        with lock as file:
             give_up_s = asyncio.get_running_loop().time() + LOCK_WAIT_S
             while not _try_lock(file.fileno()):
                 if asyncio.get_running_loop().time() > give_up_s:
@@ -67,6 +71,10 @@ class State:
             file.write(str(os.getpid()))
             file.flush()
             yield file.fileno()
+
+
+def _unusable(folder: Path, error: OSError) -> StartError:
+    return StartError(f"the state folder {folder} cannot be used: {error.strerror}")
 
 
 def _try_lock(descriptor: int) -> bool:
