@@ -96,6 +96,32 @@ async def test_who_opens_lifespans_leaves_when_told_and_closes_them(stack: Stack
     assert ended.exists()
 
 
+FAILS_LATER = """
+    async def refresh():
+        while not Path({gate!r}).exists():
+            await asyncio.sleep(0.02)
+        raise OSError("the model is gone")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(refresh())
+        yield {{"model": 1}}
+    return
+"""
+
+
+async def test_a_lifespan_whose_task_fails_is_no_quiet_end(stack: Stack, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    folder = agents(tmp_path, FAILS_LATER.format(gate=str(gate)).strip())
+    with stack.process("runyard_workers", RUNYARD_AGENTS=folder) as worker:
+        await worker.logged("worker registered")
+        gate.touch()
+        assert await worker.exited() == 1
+        told = [event["event"] for event in worker.complaints()]
+        assert told == ["lifespan_close_failed", "worker failed unexpectedly"]
+        assert "the model is gone" in worker.log.read_text()
+        assert "a lifespan cancelled the worker" in worker.log.read_text()
+
+
 async def test_metrics_are_shown_as_soon_as_it_can_work_and_not_before(stack: Stack, tmp_path: Path) -> None:
     begun, done, port = tmp_path / "begun", tmp_path / "done", free_port()
     folder = agents(tmp_path, LOADS.format(begun=str(begun), done=str(done)))

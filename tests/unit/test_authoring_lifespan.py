@@ -65,10 +65,12 @@ async def test_one_that_fails_to_open_stops_the_start_and_closes_the_others():
 
     @lifespan
     async def broken():
-        raise ConnectionError("no route")
+        raise ConnectionError("no route\n\tIs the server running?\n")
         yield {}
 
-    with pytest.raises(StartError, match=r"broken.* failed to open: ConnectionError: no route"):
+    with pytest.raises(
+        StartError, match=r"broken.* failed to open: ConnectionError: no route Is the server running\?$"
+    ):
         async with open_resources([recording(log, "a", {}), broken]):
             raise AssertionError
     assert log == ["open a", "close a"]

@@ -84,7 +84,10 @@ async def run_worker(settings: Settings) -> None:
     catalog = load_agents(settings)
     await wait_for_revision(settings.database_url)
     async with _redis(settings) as client, _services(settings, catalog, client) as services:
-        await _serve(settings, services, client, *_told_to_leave())
+        try:
+            await _serve(settings, services, client, *_told_to_leave())
+        except asyncio.CancelledError as error:  # no signal cancels it any more
+            raise RuntimeError("a lifespan cancelled the worker: a task of its TaskGroup failed, say") from error
     log.info("worker left")
 
 

@@ -75,7 +75,8 @@ async def _first(name: str, generator: ResourceGenerator) -> Any:
     except StopAsyncIteration:
         raise StartError(f"lifespan {name!r} ended without a yield") from None
     except (Exception, SystemExit) as error:
-        raise StartError(f"lifespan {name!r} failed to open: {type(error).__name__}: {error}") from error
+        said = " ".join(str(error).split())  # drivers say it in several lines, and a start says why in one
+        raise StartError(f"lifespan {name!r} failed to open: {type(error).__name__}: {said}") from error
 
 
 async def _close(name: str, generator: ResourceGenerator) -> None:
