@@ -1,5 +1,6 @@
 """The page around a conversation: tokens, one's runs, a phone, the keyboard."""
 
+import asyncio
 import re
 
 import pytest
@@ -74,6 +75,38 @@ async def test_a_token_is_asked_for_and_kept_for_the_tab(stack: Stack, chromium:
     await page.get_by_role("button", name="Forget").click()
     await expect(page.get_by_label("Token")).to_be_visible()
     await expect(page.locator(".answer, .runs a")).to_have_count(0)
+    await context.close()
+
+
+async def test_a_late_refusal_of_the_token_before_is_no_refusal_of_this_one(
+    stack: Stack, chromium: Browser, unique: str
+) -> None:
+    context = await chromium.new_context()
+    page = await context.new_page()
+    held, is_used = asyncio.Event(), asyncio.Event()
+
+    async def hold_refusal(route: Route) -> None:
+        response = await route.fetch()
+        if route.request.headers.get("authorization") == "Bearer not.a.token":
+            held.set()
+            await is_used.wait()
+        await route.fulfill(response=response)
+
+    await page.route("**/v1/runs?*", hold_refusal)
+    await page.goto(f"http://{stack.gateway.host}:{stack.gateway.port}/")
+    field = page.get_by_label("Token")
+    await field.fill("not.a.token")
+    await field.press("Enter")
+    await expect(page.get_by_role("alert")).to_contain_text("the token is not valid")
+    await held.wait()
+    await field.fill(token(unique))
+    await field.press("Enter")
+    agent = page.get_by_role("radio", name="talker")
+    await expect(agent).to_be_visible()
+    async with page.expect_response(lambda response: response.status == 401):
+        is_used.set()
+    await agent.check()
+    await expect(page.get_by_label("Token")).to_have_count(0)
     await context.close()
 
 

@@ -96,7 +96,7 @@ class Scene:
         sent = rows.hold(b"agent_messages", Cut.BEFORE)
         ends.advance()
         await reached(sent)
-        frames.fall_silent()
+        frames.fall_silent_at(b"heard.")
         says_more.release()
         await eventually(lambda: b"heard." in frames.sent, "frames on their way")
         return [answered, sent]

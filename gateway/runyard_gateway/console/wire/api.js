@@ -100,7 +100,7 @@ export class Api {
       throw unreachable(silence);
     }
     if (response.ok) return response;
-    if (response.status === 401) this._onUnauthenticated();
+    if (response.status === 401 && token === this._token()) this._onUnauthenticated(); // not of a token before
     throw await fromResponse(response);
   }
 
