@@ -30,7 +30,7 @@ class Relay:
         self._lock = threading.Lock()
         self._flowing = threading.Event()
         self._flowing.set()
-        self._last_words: bytes | None = None
+        self._silent_at: bytes | None = None
         self._serve()
 
     def _serve(self) -> None:
@@ -62,7 +62,7 @@ class Relay:
         with contextlib.suppress(OSError):
             while chunk := source.recv(CHUNK_BYTES):
                 seen += chunk
-                if self._last_words is not None and self._last_words in chunk:
+                if self._silent_at is not None and self._silent_at in chunk:
                     self.fall_silent()
                 self._flowing.wait()
                 sink.sendall(chunk)
@@ -91,12 +91,12 @@ class Relay:
 
     def fall_silent(self) -> None:
         """As a server that is frozen: links are taken and kept, and nothing passes."""
-        self._last_words = None
+        self._silent_at = None
         self._flowing.clear()
 
     def fall_silent_at(self, sent: bytes) -> None:
         """The same from the moment on when somebody sends this, which does not pass."""
-        self._last_words = sent
+        self._silent_at = sent
 
     def recover(self) -> None:
         """As a server that is up again, or thaws."""

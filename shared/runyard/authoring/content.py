@@ -40,17 +40,17 @@ class Content:
 
 def find_block_issues(block: Mapping[str, Any]) -> dict[str, str]:
     """Path -> why the Messages API would refuse it from a user; empty for a block that it takes."""
-    try:
-        _one_block().validate_python(block)
-    except ValidationError as error:
-        return find_issues(error, block)
-    return {}
+    return _issues(_one_block(), block)
 
 
 def find_turn_issues(block: Mapping[str, Any]) -> dict[str, str]:
     """The same for a block of a model's turn, and for the result of a tool."""
+    return _issues(_turn_block(), block)
+
+
+def _issues(adapter: TypeAdapter[Any], block: Mapping[str, Any]) -> dict[str, str]:
     try:
-        _turn_block().validate_python(block)
+        adapter.validate_python(block)
     except ValidationError as error:
         return find_issues(error, block)
     return {}
