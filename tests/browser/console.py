@@ -73,8 +73,13 @@ class Console:
         await self.page.get_by_role("radio", name=re.compile(rf"^{agent}\b")).check()
 
     async def say(self, text: str) -> None:
-        await self.page.get_by_label("Message").fill(text)
-        await self.page.get_by_label("Message").press("Enter")
+        await self.draft.fill(text)
+        await self.send()
+
+    async def send(self) -> None:
+        """The draft, once what was sent before is accepted: until then the page takes no Enter."""
+        await expect(self.page.get_by_role("button", name="Send")).to_be_enabled()
+        await self.draft.press("Enter")
 
     async def show(self, run_id: str) -> None:
         await self.page.goto(f"{self.base_url}/?run={run_id}")

@@ -199,7 +199,7 @@ async def test_a_call_whose_answer_is_lost_is_taken_once(stack: Stack, reader: R
         await expect(console.failure).to_contain_text("it is not taken twice")
         await expect(console.draft).to_have_value(text)
         await console.page.unroute(pattern)
-        await console.draft.press("Enter")
+        await console.send()
         await expect(console.draft).to_have_value("")
         await stack.gate_reached(unique)
     await console.waits("And this.")
