@@ -66,7 +66,7 @@ BODY_IDS = {
     *(("StartRun", "runId"), ("StartRun", "sessionId"), ("CreateRun", "sessionId"), ("CancelRun", "invocationId")),
     *(("ActAs", "userId"), ("ActAs", "tenantId")),
 }
-"""Each has its test below, or in `test_http_services.py`."""
+"""Each has its test below, or in `test_services.py`."""
 
 QUERY_IDS = {"sessionId", "userId", "tenantId", "cursor"}
 """What a query names of somebody's. `agent`, `metadata` and `status` choose among runs that the caller may see."""

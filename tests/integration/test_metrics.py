@@ -1,7 +1,7 @@
 """Metrics as Prometheus reads them from real processes, each against what happened and what the rows say; their logs.
 
 Metrics that a worker's death, a broker or a database that is away count are read where these things happen: in
-`tests/fault`, and in `test_http_failures.py`.
+`tests/fault`, and in `tests/contract/http/test_failures.py`.
 """
 
 import asyncio
