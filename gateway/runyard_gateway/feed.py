@@ -284,11 +284,11 @@ def _encoded(changes: Iterable[Change]) -> Iterable[tuple[int, bytes]]:
 
 
 def _event(change: Change, number: int) -> bytes:
-    name, view = _told(change.what)
+    name, view = _name_and_view(change.what)
     return encode(Frame(number, name, orjson.dumps(view)))
 
 
-def _told(what: ChangedRun | Message | Deletion) -> tuple[str, object]:
+def _name_and_view(what: ChangedRun | Message | Deletion) -> tuple[str, object]:
     match what:
         case ChangedRun(run=run, stream_id=stream_id, waiting=waiting):
             return "run", run_view(run, stream_id=stream_id, waiting=waiting)

@@ -58,7 +58,7 @@ class Members:
 
     async def run(self) -> None:
         """Until cancelled."""
-        told = False
+        warned = False
         loop = asyncio.get_running_loop()
         all_at_s = loop.time()
         while True:
@@ -71,11 +71,11 @@ class Members:
             self._changed.clear()
             try:
                 await self._tell()
-                told = False
+                warned = False
             except StoreUnavailable as error:
-                if not told:
+                if not warned:
                     log.warning("members not told", error=str(error))
-                told = True
+                warned = True
 
     async def _tell(self) -> None:
         # The one place that writes, so that no earlier word about a user comes after a later one.

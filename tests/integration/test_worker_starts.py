@@ -117,7 +117,7 @@ async def test_a_lifespan_whose_task_fails_is_no_quiet_end(stack: Stack, tmp_pat
         gate.touch()
         assert await worker.exited() == 1
         told = [event["event"] for event in worker.complaints()]
-        assert told == ["lifespan_close_failed", "worker failed unexpectedly"]
+        assert told == ["lifespan not closed", "worker failed unexpectedly"]
         assert "the model is gone" in worker.log.read_text()
         assert "a lifespan cancelled the worker" in worker.log.read_text()
 

@@ -88,8 +88,8 @@ async def test_an_error_in_closing_is_logged_and_the_others_are_closed():
             log.append("work")
     assert log == ["open a", "open b", "open c", "work", "close c", "close b", "close a"]
     assert [(entry["event"], entry["lifespan"]) for entry in logged] == [
-        ("lifespan_close_failed", spans[2].name),
-        ("lifespan_close_failed", spans[0].name),
+        ("lifespan not closed", spans[2].name),
+        ("lifespan not closed", spans[0].name),
     ]
 
 

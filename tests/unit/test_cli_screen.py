@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runyard.cli.gateways import told
+from runyard.cli.gateways import tell
 from runyard.cli.screen import Answer, Lines, noted, summary
 from runyard.cli.tables import printable
 from runyard.client import Result
@@ -159,6 +159,6 @@ def test_how_it_ended() -> None:
 
 
 def test_a_terminal_obeys_nobody_else(capsys: pytest.CaptureFixture[str]) -> None:
-    told("dropped: \x1b]0;x\x07")
+    tell("dropped: \x1b]0;x\x07")
     assert capsys.readouterr().err.count("\N{REPLACEMENT CHARACTER}") == 2
     assert printable("a\x1b]0;x\x07b\r\n\tc\x9b").split("\N{REPLACEMENT CHARACTER}") == ["a", "]0;x", "b", "\n\tc", ""]

@@ -55,7 +55,7 @@ def complete(said: str = "Done.") -> Settlement:
         text=said,
         model="claude-sonnet-4-5",
         finish_reason="end_turn",
-        beside={},
+        result_fields={},
         last_frame=7,
     )
 

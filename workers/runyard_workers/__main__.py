@@ -33,7 +33,7 @@ def main() -> None:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         sys.exit(uvloop.run(_work(settings)))
     except StartError as error:
-        sys.exit(_told(error))
+        sys.exit(_reported(error))
 
 
 async def _work(settings: Settings) -> int:
@@ -50,7 +50,7 @@ async def _exit_code(settings: Settings) -> int:
         with traces.exporting("worker", os.environ):
             await run_worker(settings)
     except StartError as error:
-        return _told(error)
+        return _reported(error)
     except asyncio.CancelledError:
         log.info("worker left before it served")
     except Exception:
@@ -59,7 +59,8 @@ async def _exit_code(settings: Settings) -> int:
     return 0
 
 
-def _told(error: StartError) -> int:
+def _reported(error: StartError) -> int:
+    """Print why the worker cannot start; returns the exit code."""
     print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - the one line a person reads
     return 2
 

@@ -247,7 +247,7 @@ class Execution:
         if is_paused(step.turn) or asks_for_tools(step.turn, self._rows, self.held.invocation_id):
             await self._append_turn(step.turn, blocks, step.broken_inputs)
             return None
-        return await self._end_turn(step.turn, settling.cut_calls(blocks, step.turn.stop_reason), step.beside)
+        return await self._end_turn(step.turn, settling.cut_calls(blocks, step.turn.stop_reason), step.result_fields)
 
     async def _append_turn(
         self, turn: AssistantTurn, blocks: Sequence[Block], broken_inputs: Mapping[str, str]
@@ -278,9 +278,9 @@ class Execution:
         )
 
     async def _end_turn(
-        self, turn: AssistantTurn | None, results: list[Block], beside: Mapping[str, Any] = MappingProxyType({})
+        self, turn: AssistantTurn | None, results: list[Block], result_fields: Mapping[str, Any] = MappingProxyType({})
     ) -> Ending | None:
-        """The terminal boundary. None: what steers the run became its next turn. `beside`: see `Step`.
+        """The terminal boundary. None: what steers the run became its next turn. `result_fields`: see `Step`.
 
         A turn without content is not stored.
         """
@@ -299,7 +299,7 @@ class Execution:
                 text="".join(text_of(part.content) for part in paused_parts(self._rows)) + text_of(turn.content),
                 model=turn.model,
                 finish_reason=turn.stop_reason,
-                beside=beside,
+                result_fields=result_fields,
                 last_frame=last_frame,
             )
 

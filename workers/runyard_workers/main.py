@@ -85,13 +85,13 @@ async def run_worker(settings: Settings) -> None:
     await wait_for_revision(settings.database_url)
     async with _redis(settings) as client, _services(settings, catalog, client) as services:
         try:
-            await _serve(settings, services, client, *_told_to_leave())
+            await _serve(settings, services, client, *_leave_signals())
         except asyncio.CancelledError as error:  # no signal cancels it any more
             raise RuntimeError("a lifespan cancelled the worker: a task of its TaskGroup failed, say") from error
     log.info("worker left")
 
 
-def _told_to_leave() -> tuple[asyncio.Event, asyncio.Event]:
+def _leave_signals() -> tuple[asyncio.Event, asyncio.Event]:
     """Set by the first signal from now on, and by the second."""
     stop, hurry = asyncio.Event(), asyncio.Event()
 

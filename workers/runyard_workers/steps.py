@@ -29,13 +29,13 @@ from runyard_workers.turn import ModelCall, StreamedTurn
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """A turn. `broken_inputs`: for calls whose input could not be read, what the model is told. `beside`: further
-    fields of the invocation's result, if this turn ends it.
+    """A turn. `broken_inputs`: for calls whose input could not be read, what the model is told. `result_fields`:
+    further fields of the invocation's result, if this turn ends it.
     """
 
     turn: AssistantTurn
     broken_inputs: Mapping[str, str] = field(default_factory=dict)
-    beside: Mapping[str, Any] = field(default_factory=dict)
+    result_fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 class StoppedError(Exception):

@@ -43,7 +43,7 @@ from runyard_gateway.new_turns import agent_turn
 from runyard_gateway.open_streams import reader_behind, reader_of
 from runyard_gateway.operations import ForeignOperation
 from runyard_gateway.protocols.pylon_answers import STREAM_ID, PylonAnswer, PylonResumed, stream_headers
-from runyard_gateway.protocols.pylon_frames import NO_USAGE, told_error
+from runyard_gateway.protocols.pylon_frames import NO_USAGE, pylon_error
 from runyard_gateway.requests import (
     CallFunction,
     StartRun,
@@ -120,7 +120,7 @@ def tell(failure: RunyardError, request: Request) -> tuple[int, dict[str, Any]]:
     """`{"error": {"code", "message"}}`. Refusals that come after the access checks have status 400, like those of a
     handler.
     """
-    status, error = failure.status, told_error(failure)
+    status, error = failure.status, pylon_error(failure)
     match failure:
         case FunctionNotFound():
             error["code"] = "FN_NOT_FOUND"

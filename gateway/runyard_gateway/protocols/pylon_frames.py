@@ -136,10 +136,10 @@ class _Text:
 
 def error_frame(error: RunyardError) -> Frame:
     """Un-numbered: the most that an answer which has begun can still say."""
-    return _frame(0, FrameEvent.ERROR, told_error(error))
+    return _frame(0, FrameEvent.ERROR, pylon_error(error))
 
 
-def told_error(error: RunyardError) -> dict[str, Any]:
+def pylon_error(error: RunyardError) -> dict[str, Any]:
     """`{"code", "message"}`, and for a cursor that is too old `oldestSeq`."""
     told = {"code": error.code, "message": error.message}
     return told | {"oldestSeq": error.fields["oldestSeq"]} if "oldestSeq" in error.fields else told

@@ -89,4 +89,4 @@ async def _close(name: str, generator: ResourceGenerator) -> None:
         finally:
             await generator.aclose()
     except (Exception, SystemExit):  # noqa: BLE001 - an author's code may raise anything, and the others must still close
-        structlog.get_logger().exception("lifespan_close_failed", lifespan=name)
+        structlog.get_logger().exception("lifespan not closed", lifespan=name)

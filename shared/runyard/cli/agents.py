@@ -1,7 +1,7 @@
 """`runyard agents`: the agents that one may call."""
 
 from runyard.cli import exits
-from runyard.cli.gateways import as_json, told
+from runyard.cli.gateways import print_json, tell
 from runyard.cli.tables import output_console, row, table
 from runyard.client import Client
 
@@ -10,10 +10,10 @@ async def listing(client: Client, *, json: bool) -> int:
     agents = await client.agents()
     if json:
         for agent in agents:
-            as_json(agent.to_json())
+            print_json(agent.to_json())
         return exits.DONE
     if not agents:
-        told("no agents: a worker registers those of its folder; `runyard new NAME` writes one")
+        tell("no agents: a worker registers those of its folder; `runyard new NAME` writes one")
         return exits.DONE
     drawn = table(("AGENT", "MODEL", "QUEUE", "WORKERS", "TOOLS"), right=("WORKERS",))
     for agent in agents:

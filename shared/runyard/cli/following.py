@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runyard.cli import exits
-from runyard.cli.gateways import told
+from runyard.cli.gateways import tell
 from runyard.cli.screen import Screen, summary
 from runyard.client import Client, Frame, Stream
 from runyard.errors import RunyardError
@@ -36,7 +36,7 @@ async def follow(client: Client, stream: Stream, screen: Screen, followed: Follo
             return await _Following(client, stream, screen, followed, interrupts).to_its_end()
     except (RunyardError, OSError) as error:
         if isinstance(error, OSError) or error.retryable:
-            told(*detached(_place(stream, followed)))
+            tell(*detached(_place(stream, followed)))
         raise
 
 
@@ -76,7 +76,7 @@ class _Following:
         finally:
             if self._reading is not None:
                 self._reading.cancel()
-        told(summary(self._stream.result))
+        tell(summary(self._stream.result))
         return exits.INTERRUPTED if self._cancelled else exits.of_run(self._stream.result.status)
 
     async def _next(self) -> Frame | None:
@@ -90,13 +90,13 @@ class _Following:
         if answer == CANCEL and self._followed is not None and not await self._cancels(self._followed):
             answer = DETACH
         if answer == DETACH:
-            told(*detached(_place(self._stream, self._followed)))
+            tell(*detached(_place(self._stream, self._followed)))
         return answer != DETACH
 
     async def _cancels(self, followed: Followed) -> bool:
         """Cancel the invocation. False: the person left before a gateway took the cancel."""
         self._cancelled = True
-        told("cancelling; Ctrl-C again leaves at once")
+        tell("cancelling; Ctrl-C again leaves at once")
         cancel = self._client.cancel(followed.run_id, invocation_id=followed.invocation_id)
         cancelling = asyncio.create_task(cancel)
         try:
@@ -114,7 +114,7 @@ async def _asked(interrupts: asyncio.Event) -> str:
     threading.Thread(target=_ask, args=(answer,), daemon=True).start()
     if await _came_first(answer, interrupts):
         return answer.result().strip().lower()[:1]
-    told("")
+    tell("")
     return DETACH
 
 

@@ -49,14 +49,14 @@ def explained(error: RunyardError) -> str:
     return f"{error.message} ({said}){hint}"
 
 
-def told(*lines: str) -> None:
+def tell(*lines: str) -> None:
     """Print to stderr, for the person. Text of others in it cannot move the cursor."""
     for line in lines:
         print(printable(line), file=sys.stderr, flush=True)
 
 
-def as_json(value: object) -> None:
-    """A line on stdout."""
+def print_json(value: object) -> None:
+    """Print a line to stdout."""
     print(orjson.dumps(value).decode(), flush=True)
 
 
@@ -93,13 +93,13 @@ def _show_retries() -> None:
     """Show what the client waits for while it tries again."""
     log = logging.getLogger("runyard.client")
     if not log.handlers:
-        log.addHandler(_Told())
+        log.addHandler(_ToStderr())
         log.setLevel(logging.INFO)
 
 
-class _Told(logging.Handler):
+class _ToStderr(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        told(self.format(record))
+        tell(self.format(record))
 
 
 def _read_no_more() -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from runyard.cli import exits
 from runyard.cli.following import Followed, detached, follow
-from runyard.cli.gateways import as_json, told
+from runyard.cli.gateways import print_json, tell
 from runyard.cli.screen import Answer, Lines, Screen
 from runyard.cli.tables import age, output_console, row, table
 from runyard.client import Client
@@ -43,11 +43,11 @@ async def call(client: Client, new: NewCall, output: Output) -> int:
     try:
         await stream.open()
     except asyncio.CancelledError:
-        told("interrupted before the call was answered: if it was accepted, `runyard runs` shows it")
+        tell("interrupted before the call was answered: if it was accepted, `runyard runs` shows it")
         raise
     assert stream.run_id is not None, "whoever begins or steers a run is told which"
     if not output.as_json:
-        told(stream.run_id)
+        tell(stream.run_id)
     followed = Followed(run_id=stream.run_id, invocation_id=stream.invocation_id)
     return await follow(client, stream, output.screen(), followed)
 
@@ -56,10 +56,10 @@ async def start(client: Client, new: NewCall, output: Output) -> int:
     """Start or continue a run without waiting for it."""
     accepted = await client.start(new.agent, new.said, run_id=new.run_id, session_id=new.session_id, model=new.model)
     if output.as_json:
-        as_json(accepted.to_json())
+        print_json(accepted.to_json())
     else:
         print(accepted.run_id)
-        told(*detached(accepted.run_id))
+        tell(*detached(accepted.run_id))
     return exits.DONE
 
 
@@ -78,7 +78,7 @@ async def tail(client: Client, place: str, *, since: int | None, output: Output)
 async def steer(client: Client, run_id: str, said: str, output: Output) -> int:
     accepted = await client.steer(run_id, said)
     if output.as_json:
-        as_json(accepted.to_json())
+        print_json(accepted.to_json())
     elif accepted.queued is None:
         print(f"{run_id} goes on with it")
     else:
@@ -90,11 +90,11 @@ async def steer(client: Client, run_id: str, said: str, output: Output) -> int:
 async def cancel(client: Client, run_id: str, *, wait_s: float, output: Output) -> int:
     done = await client.cancel(run_id, wait_s=wait_s)
     if output.as_json:
-        as_json(done.to_json())
+        print_json(done.to_json())
         return exits.DONE
     print(f"{run_id} is asked to stop, and has not yet" if done.cancel_requested else f"{run_id} is {done.status}")
     for item in done.dropped:
-        told(f"dropped: {item.text}")
+        tell(f"dropped: {item.text}")
     return exits.DONE
 
 
@@ -111,13 +111,13 @@ async def listing(client: Client, where: Filter, output: Output) -> int:
     found = client.runs(agent=where.agent, status=where.status, session_id=where.session_id, limit=where.limit)
     if output.as_json:
         async for run in found:
-            as_json(run.to_json())
+            print_json(run.to_json())
         return exits.DONE
     drawn = table(("RUN", "AGENT", "STATUS", "ACTIVE", "ROWS", "TITLE"), right=("ACTIVE", "ROWS"))
     async for run in found:
         row(drawn, run.id, run.agent, run.status, _ago(run.last_activity_at), run.message_count, run.title or "")
     if not drawn.row_count:
-        told('no runs yet: `runyard run AGENT "..."` begins one')
+        tell('no runs yet: `runyard run AGENT "..."` begins one')
         return exits.DONE
     output_console().print(drawn)
     return exits.DONE
@@ -128,7 +128,7 @@ def said(given: str | None) -> str:
     if given not in (None, STDIN):
         return str(given)
     if sys.stdin.isatty():
-        told("type what to ask, and end with Ctrl-D:")
+        tell("type what to ask, and end with Ctrl-D:")
     return sys.stdin.buffer.read().decode(errors="replace")
 
 

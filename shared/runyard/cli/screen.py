@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from runyard.cli.gateways import as_json, told
+from runyard.cli.gateways import print_json, tell
 from runyard.cli.tables import printable
 from runyard.client import (
     Committed,
@@ -39,7 +39,7 @@ class Lines:
     """`--json`: each frame as a line, `{"seq": 3, "event": "tool_start", "data": {...}}`."""
 
     def show(self, frame: Frame, stream: Stream) -> None:  # noqa: ARG002 - each line stands for itself
-        as_json({"seq": frame.seq, "event": frame.event, "data": frame.data})
+        print_json({"seq": frame.seq, "event": frame.event, "data": frame.data})
 
     def line(self) -> None:
         pass
@@ -78,7 +78,7 @@ class Answer:
                 self._say_aside(text, of=call_id or "system")
             case _ if (note := noted(frame)) is not None:
                 self.line()
-                told(note)
+                tell(note)
 
     def line(self) -> None:
         if self._live:
@@ -96,7 +96,7 @@ class Answer:
     def _end_aside(self) -> None:
         if self._aside is not None:
             self._aside = None
-            told("")
+            tell("")
 
     def _write(self, text: str, *, is_last: bool = False) -> None:
         """Print what was not printed yet. Text that is sent again after its withdrawal is not printed twice."""
@@ -104,7 +104,7 @@ class Answer:
             if self._shown.startswith(text) and not is_last:
                 return
             self.line()
-            told("[withdrawn: the last words above]")
+            tell("[withdrawn: the last words above]")
             self._shown = _common(text, self._shown)
         piece, self._shown = text[len(self._shown) :], text
         if piece:

@@ -13,7 +13,7 @@ NAME_WIDTH = max(len(name) for name in COLOURS)
 
 
 def show(name: str, line: str) -> None:
-    """`show("worker", "run_claimed")` prints `worker  | run_claimed`."""
+    """`show("worker", "run claimed")` prints `worker  | run claimed`."""
     prefix = f"{name:<{NAME_WIDTH}} |"
     if sys.stdout.isatty() and "NO_COLOR" not in os.environ:
         prefix = f"\x1b[{COLOURS.get(name, 0)}m{prefix}\x1b[0m"

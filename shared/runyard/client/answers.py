@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from runyard.client.failures import told_failure
+from runyard.client.failures import failure_from_body
 from runyard.runs import BUSY
 
 
@@ -98,7 +98,7 @@ class Result(Accepted, _Outcome):
         failed.
         """
         if self.error is not None:
-            raise told_failure(self.error.to_json() | {"runId": self.run_id, "invocationId": self.invocation_id})
+            raise failure_from_body(self.error.to_json() | {"runId": self.run_id, "invocationId": self.invocation_id})
 
 
 class StepCall(Answer):

@@ -158,7 +158,7 @@ class Client:
         **options: Unpack[CallOptions],
     ) -> Accepted:
         """Start or continue a run without waiting for it; returns its ids."""
-        return await self._told(agent_call(agent, input, **options), Accepted)
+        return await self._fetch(agent_call(agent, input, **options), Accepted)
 
     async def agents(self) -> list[Agent]:
         """The agents that the caller may call, by name."""
@@ -181,7 +181,7 @@ class Client:
             InputQueueFull: too much input is waiting already.
         """
         call = input_call(run_id, input, act_as=act_as, idempotency_key=idempotency_key)
-        return await self._told(call, Accepted)
+        return await self._fetch(call, Accepted)
 
     async def cancel(self, run_id: str, *, invocation_id: str | None = None, wait_s: float = 0.0) -> Cancellation:
         """Stop the invocation in progress and drop the input that waits behind it. A run that has ended keeps its
@@ -195,7 +195,7 @@ class Client:
         deadline_s = time.monotonic() + wait_s
         named = invocation_id or (await self.get_run(run_id)).invocation_id
         body = {} if named is None else {"invocationId": named}
-        done = await self._told(Call(method="POST", path=place("runs", run_id, "cancel"), body=body), Cancellation)
+        done = await self._fetch(Call(method="POST", path=place("runs", run_id, "cancel"), body=body), Cancellation)
         while done.cancel_requested and done.invocation_id and (left_s := deadline_s - time.monotonic()) > 0:
             ended = await self.invocation(done.invocation_id, wait_s=left_s)
             if not ended.is_busy:
@@ -225,7 +225,7 @@ class Client:
 
     async def get_run(self, run_id: str) -> Run:
         """A run as it is now, with the input that waits to be read."""
-        return await self._told(Call(method="GET", path=place("runs", run_id)), Run)
+        return await self._fetch(Call(method="GET", path=place("runs", run_id)), Run)
 
     def messages(
         self, run_id: str, *, order: Literal["asc", "desc"] = "asc", limit: int | None = None
@@ -240,7 +240,7 @@ class Client:
         call = Call(method="GET", path=place("invocations", invocation_id))
         while True:
             asked_s = time.monotonic()
-            found = await self._told(_waiting(call, deadline_s - asked_s), Invocation)
+            found = await self._fetch(_waiting(call, deadline_s - asked_s), Invocation)
             answered_s = time.monotonic()
             if not found.is_busy or answered_s >= deadline_s:
                 return found
@@ -309,7 +309,7 @@ class Client:
         except TimeoutError:
             raise _still_running(accepted) from None
 
-    async def _told(self, call: Call, kind: type[A]) -> A:
+    async def _fetch(self, call: Call, kind: type[A]) -> A:
         return _read((await self._transport.call(call)).content, kind)
 
     async def _pages(
@@ -323,13 +323,13 @@ class Client:
             size = {} if page is None else {"limit": min(left, page)}
             at = {} if cursor is None else {"cursor": cursor}
             response = await self._transport.call(Call(method="GET", path=path, query=given | size | at))
-            told = _object(response.content)
-            for item in told["items"]:
+            body = _object(response.content)
+            for item in body["items"]:
                 if left <= 0:
                     return
                 left -= 1
                 yield _read(item, kind)
-            cursor = told.get("nextCursor")
+            cursor = body.get("nextCursor")
             if cursor is None:
                 return
 
@@ -349,17 +349,17 @@ def _waiting(call: Call, wait_s: float) -> Call:
 
 def _object(content: bytes) -> dict[str, Any]:
     try:
-        told = orjson.loads(content)
+        body = orjson.loads(content)
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
+        body = None
+    if not isinstance(body, dict):
         raise UnexpectedAnswer("the answer is not a JSON object")
-    return told
+    return body
 
 
-def _read(told: bytes | dict[str, Any], kind: type[A]) -> A:
+def _read(body: bytes | dict[str, Any], kind: type[A]) -> A:
     try:
-        return kind.model_validate(_object(told) if isinstance(told, bytes) else told)
+        return kind.model_validate(_object(body) if isinstance(body, bytes) else body)
     except ValidationError as error:
         raise UnexpectedAnswer(f"the answer is no {kind.__name__}: {error.errors()[0]['msg']}") from None
 

@@ -58,8 +58,8 @@ class UnexpectedAnswer(RunyardError):
 def failure_of(response: httpx2.Response) -> RunyardError:
     """The exception for an unsuccessful answer whose body was read."""
     try:
-        told = orjson.loads(response.content)["error"]
-        return told_failure(told, status=response.status_code)
+        body = orjson.loads(response.content)["error"]
+        return failure_from_body(body, status=response.status_code)
     except (ValueError, TypeError, KeyError):
         failure = UnexpectedAnswer(f"the answer {response.status_code} is none of a Runyard gateway")
         failure.status = response.status_code
@@ -67,7 +67,7 @@ def failure_of(response: httpx2.Response) -> RunyardError:
         return failure
 
 
-def told_failure(told: Mapping[str, Any], *, status: int | None = None) -> RunyardError:
+def failure_from_body(body: Mapping[str, Any], *, status: int | None = None) -> RunyardError:
     """The exception for an error's body: `{"code", "message", "requestId", "retryable", ...fields}`.
 
     `status` None: the body comes from a stream or a run, and the status is the code's own.
@@ -75,13 +75,13 @@ def told_failure(told: Mapping[str, Any], *, status: int | None = None) -> Runya
     Raises:
         KeyError: it is not such a body.
     """
-    code = told["code"]
-    failure = _class_of(code, status)(str(told["message"]))
+    code = body["code"]
+    failure = _class_of(code, status)(str(body["message"]))
     failure.code = code
     failure.status = failure.status if status is None else status
-    failure.retryable = bool(told.get("retryable", failure.retryable))
-    failure.request_id = told.get("requestId")
-    failure.fields = {name: value for name, value in told.items() if name not in _OWN_FIELDS}
+    failure.retryable = bool(body.get("retryable", failure.retryable))
+    failure.request_id = body.get("requestId")
+    failure.fields = {name: value for name, value in body.items() if name not in _OWN_FIELDS}
     return failure
 
 

@@ -124,7 +124,7 @@ class Event(Frame):
     """What a tool sent with `ctx.stream.event`, or a kind of frame that this version does not know."""
 
 
-class _Told(TypedDict):
+class _Common(TypedDict):
     seq: int | None
     event: str | None
     data: Any
@@ -133,31 +133,31 @@ class _Told(TypedDict):
 def frame_of(event: ServerEvent) -> Frame:
     """Never fails: what has not the shape of its kind is an `Event`."""
     seq = int(event.id) if event.id is not None and event.id.isascii() and event.id.isdigit() else None
-    told = _Told(seq=seq, event=event.name, data=event.data)
+    common = _Common(seq=seq, event=event.name, data=event.data)
     if event.name is None:
-        return Text(**told, text=event.data)
+        return Text(**common, text=event.data)
     if event.name == "thinking":
-        return Thinking(**told, text=event.data)
+        return Thinking(**common, text=event.data)
     try:
-        told["data"] = orjson.loads(event.data)
+        common["data"] = orjson.loads(event.data)
     except ValueError:
-        return Event(**told)
+        return Event(**common)
     try:
-        return _typed(told)
+        return _typed(common)
     except (ValueError, KeyError, TypeError):
-        return Event(**told)
+        return Event(**common)
 
 
-def _typed(told: _Told) -> Frame:  # noqa: C901, PLR0911 - a case for each kind
-    data = told["data"]
-    match told["event"]:
+def _typed(common: _Common) -> Frame:  # noqa: C901, PLR0911 - a case for each kind
+    data = common["data"]
+    match common["event"]:
         case "text" if isinstance(data, str):
-            return Text(**told, text=data)
+            return Text(**common, text=data)
         case "tool_start":
-            return ToolStart(**told, id=data["id"], name=data["name"], input=data["input"])
+            return ToolStart(**common, id=data["id"], name=data["name"], input=data["input"])
         case "tool":
             return ToolEnd(
-                **told,
+                **common,
                 id=data["id"],
                 name=data["name"],
                 input=data["input"],
@@ -165,31 +165,31 @@ def _typed(told: _Told) -> Frame:  # noqa: C901, PLR0911 - a case for each kind
                 duration_ms=data.get("durationMs"),
             )
         case "output":
-            return Output(**told, id=data["id"], text=data["text"])
+            return Output(**common, id=data["id"], text=data["text"])
         case "message":
-            return Committed(**told, row=data["seq"], role=data["role"])
+            return Committed(**common, row=data["seq"], role=data["role"])
         case "steered":
-            return Steered(**told, input_ids=tuple(data["inputIds"]))
+            return Steered(**common, input_ids=tuple(data["inputIds"]))
         case "status":
             return Status(
-                **told, status=data["status"], position=data.get("position"), wait_reason=data.get("waitReason")
+                **common, status=data["status"], position=data.get("position"), wait_reason=data.get("waitReason")
             )
         case "rewind":
-            return Rewind(**told, to_seq=int(data["toSeq"]), length=int(data["length"]))
+            return Rewind(**common, to_seq=int(data["toSeq"]), length=int(data["length"]))
         case "queued":
-            return Queued(**told, run_id=data["runId"], input_id=data.get("inputId"), queued=data["queued"])
+            return Queued(**common, run_id=data["runId"], input_id=data.get("inputId"), queued=data["queued"])
         case "result":
-            return Ended(**told, result=Result.model_validate(data))
-        case "error" if told["seq"] is not None:  # without a number it is the connection's: the stream goes on
-            return Ended(**told, result=_failed(data["error"]))
-    return Event(**told)
+            return Ended(**common, result=Result.model_validate(data))
+        case "error" if common["seq"] is not None:  # without a number it is the connection's: the stream goes on
+            return Ended(**common, result=_failed(data["error"]))
+    return Event(**common)
 
 
 def _failed(error: Mapping[str, Any]) -> Result:
     """The `error` frame tells of the result what is not the error's own."""
-    told = {name: value for name, value in error.items() if name in _RESULT_FIELDS}
+    result = {name: value for name, value in error.items() if name in _RESULT_FIELDS}
     failure = {name: value for name, value in error.items() if name not in _RESULT_FIELDS}
-    return Result.model_validate({"status": "failed", **told, "error": failure})
+    return Result.model_validate({"status": "failed", **result, "error": failure})
 
 
 _RESULT_FIELDS = frozenset(

@@ -11,7 +11,7 @@ import orjson
 
 from runyard.client.answers import Result
 from runyard.client.events import EventReader, ServerEvent
-from runyard.client.failures import StreamCut, UnexpectedAnswer, told_failure
+from runyard.client.failures import StreamCut, UnexpectedAnswer, failure_from_body
 from runyard.client.frames import Ended, Event, Frame, frame_of
 from runyard.client.options import place
 from runyard.client.progress import InHand, Progress
@@ -186,7 +186,7 @@ class Stream(InHand):
     async def _refused(self, connection: "_Connection", frame: Event) -> None:
         """What a gateway says when it can no longer go on with this answer; the run has not ended by it."""
         try:
-            failure: RunyardError = told_failure(frame.data["error"])
+            failure: RunyardError = failure_from_body(frame.data["error"])
         except (KeyError, TypeError):
             failure = UnexpectedAnswer("the stream ended by an error without a code")
         await self._disconnect()

@@ -159,7 +159,7 @@ async def changes_of(
             break
         page *= 4
     complete = [[row for row in rows if row["changed_xid"] < until] for rows in (runs, messages, deletions)]
-    return Changes(changes=await _told(connection, *complete), until=until)
+    return Changes(changes=await _in_order(connection, *complete), until=until)
 
 
 async def _read(
@@ -189,7 +189,7 @@ def _listed(dialect: str, name: str, *columns: str) -> sa.Select[Any]:
     return sa.select(*(listed.c[column] for column in columns))
 
 
-async def _told(
+async def _in_order(
     connection: AsyncConnection,
     runs: Sequence[dict[str, Any]],
     messages: Sequence[dict[str, Any]],

@@ -99,16 +99,16 @@ async def wait_for_revision(
         StartError: it was not within a minute.
     """
     deadline = clock() + REVISION_WAIT_S
-    told = False
+    logged = False
     while True:
         try:
             return await asyncio.to_thread(require_revision, database_url)
         except StartError as error:
             if clock() >= deadline:
                 raise
-            if not told:
+            if not logged:
                 log.info("waiting for the schema", reason=str(error), wait_s=REVISION_WAIT_S)
-                told = True
+                logged = True
         await sleep(POLL_S)
 
 

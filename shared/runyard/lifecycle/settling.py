@@ -24,14 +24,14 @@ def completed(
     text: str,
     model: str | None,
     finish_reason: str,
-    beside: Mapping[str, Any],
+    result_fields: Mapping[str, Any],
     last_frame: int,
 ) -> Settlement:
-    """The model ended its turn. `text`: its last answer. `beside`: further fields of the result."""
+    """The model ended its turn. `text`: its last answer. `result_fields`: further fields of the result."""
     result = _result(
         run, invocation, totals, status=RunStatus.COMPLETED, text=text, model=model, finish_reason=finish_reason
     )
-    return Settlement(event=RunEvent.COMPLETE, result={**result, **beside}, error=None, last_frame=last_frame)
+    return Settlement(event=RunEvent.COMPLETE, result={**result, **result_fields}, error=None, last_frame=last_frame)
 
 
 def failed(

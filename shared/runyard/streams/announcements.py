@@ -33,17 +33,17 @@ class Announcer:
 
     async def run(self) -> None:
         """Until cancelled. While Redis is away, gateways look by themselves."""
-        told = False
+        warned = False
         while True:
             await self._changed.wait()
             self._changed.clear()
             try:
                 async with answered():
                     await self._client.publish(self._channel, b"")
-                told = False
+                warned = False
                 await asyncio.sleep(APART_S)
             except StoreUnavailable as error:
-                if not told:
+                if not warned:
                     log.warning("changes not announced", error=str(error))
-                told = True
+                warned = True
                 await asyncio.sleep(AWAY_S)

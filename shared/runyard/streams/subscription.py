@@ -63,20 +63,20 @@ class Subscription:
     async def run(self) -> None:
         """Until cancelled. It reconnects by itself, for as long as it takes."""
         backoff = redis_backoff()
-        told = False
+        warned = False
         while True:
             connection = self._make_connection()
             try:
                 async with asyncio.timeout(REPLY_TIMEOUT_S):
                     await connection.connect()  # type: ignore[no-untyped-call]  # redis-py has no annotation there
                 log.info("subscription connected", channels=len(self._wanted))
-                told = False
+                warned = False
                 backoff.reset()
                 await self._serve(connection)
             except (RedisError, OSError) as lost:
-                if not told:
+                if not warned:
                     log.warning("subscription lost", error=repr(lost))
-                    told = True
+                    warned = True
             finally:
                 self.connected = False
                 await connection.disconnect(nowait=True)

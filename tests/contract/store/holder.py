@@ -114,7 +114,7 @@ class Holder:
                 text="",
                 model=turn.model,
                 finish_reason=turn.stop_reason,
-                beside={},
+                result_fields={},
                 last_frame=7,
             )
 

@@ -14,7 +14,7 @@ from runyard.errors import FunctionFailed, InvalidArgs, RunTimeout, RunyardError
 from runyard.text import clean_text, truncate_bytes
 from runyard_workers.author_code import FailedError, OverstayedError, run_author_code
 from runyard_workers.calls import tell_failure
-from runyard_workers.functions.outcome import Outcome, output_of, told
+from runyard_workers.functions.outcome import Outcome, error_dict, output_of
 from runyard_workers.functions.output import FunctionOutput
 from runyard_workers.results import RESULT_LIMIT_BYTES, ToolResult, describe_exception
 from runyard_workers.threads import ToolThreads
@@ -34,10 +34,10 @@ def function_call(function: Function[..., Any], output: FunctionOutput, threads:
         try:
             value = output_of(await _returned(function, input, context, threads))
         except (RunyardError, Refused) as ended:
-            error = told(ended)
+            error = error_dict(ended)
         except OverstayedError:
             context.cancelled.set()
-            error = told(RunTimeout(f"the function timed out after {function.timeout_s:g} s"))
+            error = error_dict(RunTimeout(f"the function timed out after {function.timeout_s:g} s"))
         assert output.answer is not None, "a context of the call was made"
         output.answer.shut()  # what comes later would be in the stream and in no row
         return Outcome(text=output.answer.text, output=value, error=error).to_result()

@@ -43,11 +43,11 @@ class Outcome:
         try:
             kept = orjson.loads(content)
         except orjson.JSONDecodeError:
-            return cls(text="", error=told(RunCrashed(content)))
+            return cls(text="", error=error_dict(RunCrashed(content)))
         return cls(text=kept["text"], output=kept.get("output"), error=kept.get("error"))
 
 
-def told(error: RunyardError | Refused) -> dict[str, Any]:
+def error_dict(error: RunyardError | Refused) -> dict[str, Any]:
     """An error as the function's caller gets it, from which `FunctionEnded` is made."""
     return {
         "code": error.code,

@@ -49,7 +49,7 @@ class FunctionSteps:
         if outcome.error is not None:
             raise FunctionEnded(outcome.error)
         turn = self._saying(rows, outcome.text, FinishReason.END_TURN)
-        return Step(turn=await self._output.flushed(turn, rows), beside={"output": outcome.output})
+        return Step(turn=await self._output.flushed(turn, rows), result_fields={"output": outcome.output})
 
     def unsaid(self, rows: Sequence[Message]) -> AssistantTurn | None:
         """What the function had written until it was cancelled."""

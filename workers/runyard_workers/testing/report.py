@@ -22,10 +22,10 @@ def _lines(result: RunResult) -> Iterator[str]:
     for row in result.rows:
         if row.invocation_id == result.invocation_id:
             for block in as_blocks(row.content):
-                yield f"  {row.role:9} {_told(block)}"[:LINE_MAX]
+                yield f"  {row.role:9} {_described(block)}"[:LINE_MAX]
 
 
-def _told(block: dict[str, Any]) -> str:
+def _described(block: dict[str, Any]) -> str:
     match block:
         case {"type": "text", "text": text}:
             return repr(text)

@@ -35,7 +35,7 @@ def _result(block: dict[str, Any], name: str) -> str:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = text
-    return _told(value, name)
+    return _sentences(value, name)
 
 
 def _text_of(content: Any) -> str:
@@ -44,14 +44,14 @@ def _text_of(content: Any) -> str:
     return content or ""
 
 
-def _told(value: Any, name: str) -> str:
+def _sentences(value: Any, name: str) -> str:
     match value:
         case None | str() | list() | dict() if not value:
             return f"`{name}` gave no result."
         case list():
             return f"`{name}` gave {len(value)} results:\n\n{_lines(map(_item, value), len(value))}"
         case dict() if len(value) == 1 and isinstance(inner := next(iter(value.values())), (list, dict)):
-            return _told(inner, name)
+            return _sentences(inner, name)
         case dict():
             lines = [f"**{_spaced(key)}**: {_inline(part)}" for key, part in value.items()]
             return f"`{name}` gave:\n\n{_lines(lines, len(lines))}"
