@@ -1,7 +1,10 @@
 """The console in a browser: one page (`Console`), and a user's browser, which opens pages (`Reader`)."""
 
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -16,6 +19,10 @@ TOKEN_IN_PLACE = """
 if (location.protocol === "http:" && sessionStorage.getItem("runyard.token") === null)
   sessionStorage.setItem("runyard.token", %r);
 """
+
+
+EFFECTS = "() => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)))"
+"""Preact runs them behind a frame and a timer, both of which began before these."""
 
 
 @dataclass(kw_only=True)
@@ -97,6 +104,17 @@ class Console:
         """So many turns have ended, the last one like this."""
         await expect(self.page.locator(".ending")).to_have_count(turns)
         await expect(self.page.locator(".ending").last).to_contain_text(status)
+
+    @asynccontextmanager
+    async def at_a_standstill(self) -> AsyncIterator[None]:
+        """What is drawn has had its effects; and no timer that begins here runs, so what is shown for seconds is there
+        for as long as a test looks.
+        """
+        await self.page.evaluate(EFFECTS)
+        await self.page.clock.install()
+        await self.page.clock.pause_at(datetime.now(UTC) + timedelta(days=1))
+        yield
+        await self.page.clock.resume()
 
     async def shown_texts(self) -> list[str]:
         """The answer's texts, character by character."""

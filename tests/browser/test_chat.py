@@ -119,6 +119,7 @@ async def test_the_answer_is_copied_as_it_was_written(stack: Stack, reader: Read
     await console.say("go")
     await console.ends()
     await expect(console.page.locator(".answer strong")).to_have_text("bold")
-    await console.page.get_by_role("button", name="Copy the answer").click()
-    await expect(console.page.locator(".ending .copy")).to_have_text("Copied")
+    async with console.at_a_standstill():
+        await console.page.get_by_role("button", name="Copy the answer").click()
+        await expect(console.page.locator(".ending .copy")).to_have_text("Copied")
     assert await console.page.evaluate("navigator.clipboard.readText()") == "It is **bold** and `code`."

@@ -74,7 +74,8 @@ async def test_a_call_that_waits_shows_its_arguments(stack: Stack, reader: Reade
     await expect(console.status).to_contain_text("Queued")
     await expect(console.page.locator(".turn .source pre")).to_have_text("{}")
     await expect(console.page.locator(".chip")).to_have_count(0)
-    await console.page.keyboard.press("Escape")
-    await expect(console.page.get_by_text("Press Escape again to stop it")).to_be_visible()
-    await console.page.keyboard.press("Escape")
+    async with console.at_a_standstill():
+        await console.page.keyboard.press("Escape")
+        await expect(console.page.get_by_text("Press Escape again to stop it")).to_be_visible()
+        await console.page.keyboard.press("Escape")
     await console.ends("Cancelled")

@@ -5,13 +5,23 @@ import re
 
 import pytest
 from playwright.async_api import Browser, Route, expect
-from tests.browser.console import Reader
+from tests.browser.console import EFFECTS, Reader
 from tests.clients.tokens import token
 from tests.integration.fixtures import on_sqlite
 from tests.integration.stack import Stack
 from tests.standin import says
 
 pytestmark = [pytest.mark.anyio, on_sqlite]
+
+AT_ONCE = """
+new MutationObserver((_, observer) => {
+  const agent = document.querySelector("input[value=%s]");
+  if (agent === null) return;
+  observer.disconnect();
+  agent.click();
+}).observe(document, { childList: true, subtree: true });
+"""
+"""Clicks before the frame is shown that the agents come with."""
 
 RUNS = 23
 PHONE = {"width": 390, "height": 844}
@@ -30,6 +40,15 @@ async def test_an_agent_that_has_a_worker_is_offered_first(reader: Reader) -> No
     await expect(console.page.locator(".agent-card").first).to_contain_text(re.compile("tools?, no worker alive"))
     await expect(agents.nth(1)).to_be_checked()
     await expect(agents.first).not_to_be_checked()
+
+
+async def test_who_chooses_an_agent_before_the_page_does_has_it(reader: Reader) -> None:
+    await reader.context.add_init_script(AT_ONCE % "talker")
+    console = await reader.opens()
+    agent = console.page.get_by_role("radio", name="talker")
+    await expect(agent).to_be_visible()
+    await console.page.evaluate(EFFECTS)
+    await expect(agent).to_be_checked()
 
 
 async def test_names_that_are_long_are_read_to_their_end_on_a_phone(reader: Reader) -> None:
@@ -126,6 +145,7 @@ async def test_ones_runs_are_listed_by_title_or_first_words(stack: Stack, reader
     await expect(runs).to_have_count(RUNS)
     await expect(page.get_by_role("button", name="Show more")).to_have_count(0)
     await runs.first.click()
+    await expect(console.inputs).to_have_text(["anything"])
     assert console.run_id == last["runId"]
     await console.answers("Noted.")
     await runs.nth(1).click()

@@ -63,9 +63,10 @@ async def test_two_calls_at_once_are_told_apart(stack: Stack, reader: Reader, un
     here = await reader.opens("/?agent=talker")
     await here.say("hello")
     await here.ends()
+    # From its start: a look that is under way may take its time, and then tell of what it should not know.
+    await reader.context.add_init_script("Object.defineProperty(document, 'hidden', {value: true})")
     there = await reader.opens(f"/?run={here.run_id}")
     await there.ends()
-    await there.page.evaluate("Object.defineProperty(document, 'hidden', {value: true})")  # it looks at nothing now
     await here.say("me first")
     await here.answers("Ready.", "Mine")
     reader.foresees("status of 409")

@@ -59,9 +59,10 @@ async def until(stream: Stream, text: str) -> None:
         assert text.startswith(stream.text), (stream.text, frame)
 
 
-def trim(stack: Stack, stream_id: str, *, first: int) -> None:
-    """As if the frames before this one had outgrown the stream's budget."""
+async def trim(stack: Stack, stream_id: str, *, first: int) -> None:
+    """As if the frames before this one had outgrown the stream's budget, once it is there."""
     key = f"{stack.backing.prefix}:stream:{stream_id}"
+    await eventually(lambda: int(stack.redis.hget(f"{key}:meta", "last") or 0) >= first, f"frame {first}")
     assert stack.redis.xtrim(key, minid=f"{first}-0", approximate=False)
     stack.redis.hset(f"{key}:meta", "first", first)
 
@@ -211,7 +212,7 @@ async def test_frames_that_are_no_longer_kept_are_begun_anew(
         await until(stream, "one ")
         await stack.gate_reached(unique)
         relay.cut()
-        trim(stack, stream.stream_id, first=6)
+        await trim(stack, stream.stream_id, first=6)
         with pytest.raises(StreamGone) as gone:
             await client.resume_stream(stream.stream_id, since=1, resume=False).read()
         assert gone.value.fields["oldestSeq"] == 6

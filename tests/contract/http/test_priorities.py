@@ -1,6 +1,7 @@
 """`priority` of a call: what it may be, whose default it is, and where it shows."""
 
 import pytest
+from tests.contract.http.test_queues import shows
 from tests.integration.fixtures import on_sqlite
 from tests.integration.stack import Stack
 
@@ -19,7 +20,7 @@ async def test_a_call_says_its_class_and_the_run_and_its_queue_show_it(stack: St
         "plain": "interactive",
         "background": "background",
     }
-    (queue,) = [item for item in (await admin.get("/v1/queues")).json()["items"] if item["queue"] == "unserved"]
+    queue = await shows(admin, "unserved", lambda item: item["queued"] == 2)
     assert [(each["priority"], each["queued"]) for each in queue["priorities"]] == [
         ("interactive", 1),
         ("background", 1),

@@ -5,6 +5,12 @@ import os
 from pathlib import Path
 
 from runyard import RunContext
+from runyard_workers import calls
+
+calls.CANCEL_GRACE_S = 600.0
+"""After a cancel no tool at a gate is abandoned, however slow the test is that opens it. That this time ends is what
+`tests/contract/execution/test_cancel.py` shows.
+"""
 
 FOLDER = Path(os.environ["TEST_FOLDER"])
 POLL_S = 0.01

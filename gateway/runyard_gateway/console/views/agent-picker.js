@@ -11,7 +11,8 @@ export function AgentPicker({ page, conversation, agents }) {
   const agent = useStore(conversation.store, (state) => state.agent);
   const chosen = items?.find(({ name }) => name === agent);
   useEffect(() => {
-    if (items?.length > 0 && agent === null) conversation.choose(firstServed(items).name);
+    // Who is faster than this effect has chosen already.
+    if (items?.length > 0 && conversation.store.value.agent === null) conversation.choose(firstServed(items).name);
   }, [items, agent]);
   if (failure) return html`<${FailureNotice} failure=${failure} onRetry=${() => page.agents.refresh()} />`;
   if (items === null) return html`<p class="empty">Loading</p>`;
