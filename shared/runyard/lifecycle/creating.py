@@ -30,6 +30,9 @@ NO_USAGE = {
 
 ZERO_COST = {"amount": 0.0, "currency": "USD", "unpriced": False}
 
+SESSION_MAX_BYTES = 2600
+"""Of the four names by which a session is found. Postgres' index takes rows of 2704 bytes, with what is around them."""
+
 NEW_RUN = Insert(
     table=agent_runs,
     columns=(
@@ -95,7 +98,12 @@ async def create_idle_run(connection: AsyncConnection, new: NewRun) -> tuple[Run
 
 
 def new_run(new: NewRun | NewTurn, *, invocation_id: InvocationId | None) -> dict[str, Any]:
-    """The values of `NEW_RUN`. Without an invocation the run is idle."""
+    """The values of `NEW_RUN`. Without an invocation the run is idle.
+
+    Raises:
+        InvalidArgs: the session's name is too long for its index.
+    """
+    _check_session(new)
     return {
         "id": new.run_id,
         "tenant_id": new.tenant_id,
@@ -119,6 +127,19 @@ def new_run(new: NewRun | NewTurn, *, invocation_id: InvocationId | None) -> dic
         "created_at": new.at,
         "last_activity_at": new.at,
     }
+
+
+def _check_session(new: NewRun | NewTurn) -> None:
+    if new.session_id is None:
+        return
+    session = (new.tenant_id, new.agent, new.user_id, new.session_id)
+    size_bytes = sum(len(name.encode()) for name in session)
+    if size_bytes > SESSION_MAX_BYTES:
+        raise InvalidArgs(
+            f"sessionId is too long: it has {size_bytes} bytes together with the names of tenant, user and agent, "
+            f"and {SESSION_MAX_BYTES} are allowed",
+            fields=["sessionId"],
+        )
 
 
 async def lock_session(connection: AsyncConnection, new: NewRun | NewTurn) -> Run | None:
