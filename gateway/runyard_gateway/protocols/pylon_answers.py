@@ -32,6 +32,9 @@ FAILED_STATUS = 400
 class PylonAnswer:
     """The stream, if the caller accepts one and there is a frame before the last; else the value, or the error with
     status 400.
+
+    A stream ends with the caller's credential. The value is waited for even so: the call is accepted, and this contract
+    has no other answer that would not look like a refusal.
     """
 
     gateway: Gateway
@@ -42,10 +45,10 @@ class PylonAnswer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         stream_id = self.accepted.stream_id
-        with self.gateway.hub.watch(stream_id).bound_to(self.principal.credential) as tail:
+        with self.gateway.hub.watch(stream_id) as tail:
             if not self.may_stream:
                 await says_something(tail, receive, _is_never_said, silence_s=LONG_S)
-            elif await is_stream(tail, receive, is_said, silence_s=LONG_S):
+            elif await is_stream(tail.bound_to(self.principal.credential), receive, is_said, silence_s=LONG_S):
                 await stream_sse(
                     scope,
                     receive,

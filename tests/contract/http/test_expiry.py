@@ -40,7 +40,8 @@ def check_ended(reading: Reading, reason: str) -> None:
 
 async def test_what_is_read_with_a_token_ends_with_it_and_goes_on_with_another(stack: Stack, unique: str) -> None:
     """A wait that is longer ends with what is known then, as when its time is over; a call whose answer has not begun,
-    like a stream: it is accepted, and must not look refused.
+    like a stream: it is accepted, and must not look refused. A client of Pylon's, who knows no such answer, gets the
+    value.
     """
     stack.standin.answers(says("one ", hold(unique), "two"))
     lasting = stack.gateway.user(unique)
@@ -52,6 +53,8 @@ async def test_what_is_read_with_a_token_ends_with_it_and_goes_on_with_another(s
         *("/v1/feed", "/v1/rooms/lobby"),
     )
     undecided = asyncio.create_task(called(api, "recite", words=[], gate=f"{unique}-function"))
+    pylon = asyncio.create_task(api.post("/api/fn/recite", {"words": [], "gate": f"{unique}-pylon"}))
+    await stack.gate_reached(f"{unique}-pylon")
     async with api.streaming("talker") as reading, contextlib.AsyncExitStack() as exits:
         others = [await exits.enter_async_context(api.reading("GET", path)) for path in paths]
         waiting = asyncio.gather(
@@ -65,6 +68,8 @@ async def test_what_is_read_with_a_token_ends_with_it_and_goes_on_with_another(s
         function = await undecided
         check_ended(function, "expired")
         assert [(answer.status_code, answer.json()["status"]) for answer in await waiting] == [(202, "queued")] * 2
+    stack.open_gate(f"{unique}-pylon")
+    assert ((await pylon).status_code, (await pylon).json()) == (200, {"count": 0})
     stack.open_gate(f"{unique}-function")
     assert (await lasting.settled(function.response.headers["location"].rsplit("/", 1)[-1]))["output"] == {"count": 0}
     stack.standin.gate(unique).release()
