@@ -198,7 +198,7 @@ class Stack:
     def trim_frames(self, stream_id: str, *, first: int) -> None:
         """As if the budget had taken those before."""
         key = f"{self.backing.prefix}:stream:{stream_id}"
-        self.redis.xtrim(key, minid=str(first))
+        self.redis.xtrim(key, minid=str(first), approximate=False)
         self.redis.hset(f"{key}:meta", "first", first)
 
 

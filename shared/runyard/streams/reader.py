@@ -52,10 +52,12 @@ class FrameReader:
         self.keys = StreamKeys(prefix=prefix)
 
     async def read(self, stream_id: str, after: int, count: int = PAGE) -> list[Frame]:
-        """The next frames, `count` at most, with numbers above `after`; empty: none is stored."""
+        """The next frames, `count` at most, with numbers above `after` and no hole between them; empty: none is
+        stored.
+        """
         async with answered():
             entries = await self._execute("XRANGE", self.keys.frames(stream_id), f"({after}-0", "+", "COUNT", count)
-        return [_frame(seq, fields) for seq, fields in entries]
+        return _unbroken(entries)
 
     async def info(self, stream_id: str) -> StreamInfo | None:
         return (await self.infos([stream_id])).get(stream_id)
@@ -64,16 +66,16 @@ class FrameReader:
         """`info` and `read` in one round trip. The frames may be newer than the info.
 
         If frames between `after` and those that were found are gone, `first` is that of the first one found: when a
-        person trims the stream, the hash is not changed.
+        person deletes frames, the hash is not changed.
         """
         pipeline = self._client.pipeline(transaction=False)
         pipeline.hmget(self.keys.meta(stream_id), _META)
-        pipeline.exists(self.keys.frames(stream_id))
+        pipeline.xlen(self.keys.frames(stream_id))
         pipeline.execute_command("XRANGE", self.keys.frames(stream_id), f"({after}-0", "+", "COUNT", count)
         async with answered():
-            meta, has_frames, entries = await pipeline.execute(raise_on_error=False)
-            info = _info(meta, has_frames)
-        frames = [] if isinstance(entries, ResponseError) else [_frame(seq, fields) for seq, fields in entries]
+            meta, count_kept, entries = await pipeline.execute(raise_on_error=False)
+            info = _info(meta, count_kept)
+        frames = [] if isinstance(entries, ResponseError) else _unbroken(entries)
         if info is not None and info.last > after:
             oldest = frames[0].seq if frames else info.last + 1
             if oldest > after + 1:
@@ -89,7 +91,7 @@ class FrameReader:
         pipeline = self._client.pipeline(transaction=False)
         for stream_id in stream_ids:
             pipeline.hmget(self.keys.meta(stream_id), _META)
-            pipeline.exists(self.keys.frames(stream_id))
+            pipeline.xlen(self.keys.frames(stream_id))
         async with answered():
             replies = await pipeline.execute(raise_on_error=False)
             pairs = zip(replies[::2], replies[1::2], strict=True)
@@ -97,20 +99,35 @@ class FrameReader:
         return {stream_id: info for stream_id, info in infos.items() if info is not None}
 
 
-def _info(reply: Any, has_frames: Any) -> StreamInfo | None:
-    """None also if the key is not one of ours: its writer drops it, and the other streams can still be read. As to its
-    writer, a hash whose frames the server has dropped is no stream any more.
+def _info(reply: Any, count: Any) -> StreamInfo | None:
+    """`count`: how many frames are stored.
+
+    None also if a key is not one of ours: its writer drops it, and the other streams can still be read. As to its
+    writer, a hash whose frames the server has dropped is no stream any more. Nor is one that has ended and has a hole,
+    since a person deleted frames: the rows have all of it.
     """
-    if isinstance(reply, ResponseError) and "WRONGTYPE" in str(reply):
-        return None
-    if isinstance(reply, Exception):
-        raise reply
+    for each in (reply, count):
+        if isinstance(each, ResponseError) and "WRONGTYPE" in str(each):
+            return None
+        if isinstance(each, Exception):
+            raise each
     state, *numbers = reply
     try:
         info = StreamInfo(StreamState(state.decode()), *map(int, numbers))
     except (AttributeError, TypeError, ValueError):
         return None
-    return info if has_frames or info.last < info.first else None
+    if info.state is StreamState.CLOSED and count != info.last - info.first + 1:
+        return None
+    return info if count or info.last < info.first else None
+
+
+def _unbroken(entries: list[Any]) -> list[Frame]:
+    """The frames up to the first hole. The script leaves none, but a person who deletes a frame does."""
+    frames = [_frame(entry_id, fields) for entry_id, fields in entries]
+    if not frames or frames[-1].seq - frames[0].seq == len(frames) - 1:
+        return frames
+    first = frames[0].seq
+    return [frame for index, frame in enumerate(frames) if frame.seq == first + index]
 
 
 def _frame(entry_id: bytes, fields: list[Any]) -> Frame:

@@ -388,6 +388,19 @@ async def test_a_stream_trimmed_by_hand_is_read_as_any_trimmed_one(stack: Stack,
         assert answer_text(told) == first.text
 
 
+async def test_an_ended_stream_that_a_person_deleted_frames_of_is_told_from_the_rows(stack: Stack) -> None:
+    """Their neighbours are there, and the hash tells of no loss."""
+    run = await ended_run(stack)
+    middle = run.events[len(run.events) // 2]
+    assert stack.redis.xdel(f"{stack.backing.prefix}:stream:{run.stream_id}", f"{middle.seq}-0") == 1
+    for cursor in (None, "0", "1", middle.id):
+        told = await replay(run.api, run.stream_id, cursor)
+        assert [event.type for event in told] == ["rewind", "", "result"]
+        assert answer_text(told) == "I look. Found it."
+        assert told[-1] == run.events[-1]
+    assert await resumed(run, run.tip) == (204, [])
+
+
 async def until_text(reading: Reading, text: str) -> None:
     """Read on until the text is this; on the way to it, what is kept of a trimmed answer may be any part of it."""
     while reading.text != text:

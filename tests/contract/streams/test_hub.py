@@ -258,6 +258,18 @@ async def test_what_is_behind_a_hole_is_not_given_though_the_stream_goes_meanwhi
         assert await tail.pull(1, 0.05) == Chunk(b"", 1, ended=False)
 
 
+async def test_frames_that_a_person_deleted_from_a_live_stream_are_not_passed_over(streams: Streams) -> None:
+    await streams.write(*"abcde")
+    assert await streams.admin.xdel(streams.store.keys.frames(SID), "3-0") == 1
+    with streams.hub.watch(SID, seeks=True) as tail:
+        assert await tail.seek(0) is Position.READABLE
+        assert await pull(tail, 0) == Chunk(encoded(1, *texts("a", "b")), 2, ended=False)
+        with pytest.raises(StreamGone) as gone:
+            await pull(tail, 2)
+        assert gone.value.fields == {"oldestSeq": 4}
+        assert await pull(tail, 3) == Chunk(encoded(4, *texts("d", "e")), 5, ended=False)
+
+
 async def test_a_slow_reader_fetches_what_the_window_has_dropped(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
