@@ -1,15 +1,20 @@
 """The client for code without an event loop is the same client."""
 
+import asyncio
 import inspect
+import queue
 import subprocess
 import sys
 import threading
 
+import httpx2
 import pytest
 from tests.fakes.scripted_gateway import ScriptedGateway, refused, result, resumed, streamed, told
 
 from runyard.client import Client, Ended, SyncClient, Text
 from runyard.errors import RunNotFound
+
+GUARD_S = 30.0
 
 END = (3, "result", result())
 
@@ -78,6 +83,29 @@ def test_a_client_that_is_closed_says_so(gateway: ScriptedGateway) -> None:
     for call in (lambda: here.run("talker", "hi"), lambda: next(stream), lambda: next(here.runs())):
         with pytest.raises(RuntimeError, match="the client is closed"):
             call()
+
+
+def test_a_client_that_another_thread_closes_says_so_to_who_waits() -> None:
+    asked, told = threading.Event(), queue.SimpleQueue[BaseException]()
+
+    async def never(_request: httpx2.Request) -> httpx2.Response:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    def wait() -> None:
+        try:
+            here.run("talker", "hi")
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            told.put(error)
+
+    here = SyncClient("http://gateway", http=httpx2.AsyncClient(transport=httpx2.MockTransport(never)))
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    assert asked.wait(GUARD_S)
+    here.close()
+    error = told.get(timeout=GUARD_S)
+    assert (type(error), str(error)) == (RuntimeError, "the client is closed")
 
 
 FORKED = """

@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
@@ -25,12 +26,18 @@ class Portal:
         """Run it on the loop and return its result. Interrupting the waiting thread (Ctrl-C) cancels it.
 
         Raises:
-            RuntimeError: the portal is closed, or this process was forked from the one in which its thread runs.
+            RuntimeError: the portal is closed, maybe meanwhile, by another thread; or this process was forked from the
+                one in which its thread runs.
         """
-        loop = self._start().loop
-        future = asyncio.run_coroutine_threadsafe(_awaited(work), loop)
+        with self._lock:  # what is begun here, `close` finds
+            loop = self._start().loop
+            future = asyncio.run_coroutine_threadsafe(_awaited(work), loop)
         try:
             return future.result()
+        except CancelledError:
+            if self._is_closed:
+                raise _closed() from None
+            raise
         except BaseException:
             future.cancel()
             raise
@@ -49,14 +56,13 @@ class Portal:
             started.loop.close()
 
     def _start(self) -> "_Started":
-        with self._lock:
-            if self._is_closed:
-                raise RuntimeError("the client is closed")
-            if self._started is None:
-                self._started = _Started.now()
-            if self._started.process != os.getpid():
-                raise RuntimeError("the client was used before this process was forked: make one in this process")
-            return self._started
+        if self._is_closed:
+            raise _closed()
+        if self._started is None:
+            self._started = _Started.now()
+        if self._started.process != os.getpid():
+            raise RuntimeError("the client was used before this process was forked: make one in this process")
+        return self._started
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +77,10 @@ class _Started:
         thread = threading.Thread(target=loop.run_forever, name="runyard-client", daemon=True)
         thread.start()
         return cls(loop=loop, thread=thread, process=os.getpid())
+
+
+def _closed() -> RuntimeError:
+    return RuntimeError("the client is closed")
 
 
 async def _awaited(work: Callable[[], Awaitable[T]]) -> T:
