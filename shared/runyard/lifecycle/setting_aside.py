@@ -14,12 +14,25 @@ from runyard.db.turns import Totals
 from runyard.errors import RunyardError
 from runyard.lifecycle import settling
 from runyard.lifecycle.endings import RESET_DISTANCE
+from runyard.priorities import rank_of
 from runyard.runs import RunEvent, RunStatus, after
+
+_next = (
+    sa.select(agent_invocations.c.id, agent_invocations.c.created_at)
+    .where(
+        agent_invocations.c.run_id == sa.bindparam("run"),
+        agent_invocations.c.id != sa.bindparam("current"),
+        agent_invocations.c.settled_at.is_(None),
+    )
+    .order_by(agent_invocations.c.created_at, agent_invocations.c.id)
+    .limit(1)
+)
 
 
 async def set_aside(connection: AsyncConnection, found: Run, error: RunyardError, *, at: int) -> bool:
-    """Fail a queued or running run using only its own row and its invocation's, since the other rows may be broken. Its
-    waiting inputs are kept, for a person who repairs the rows.
+    """Fail a queued or running run using only its own row and its invocations', since the other rows may be broken. Its
+    waiting inputs are kept, for a person who repairs the rows. If another call waits to take the invocation's place,
+    the run is queued for it instead: where that cannot begin either, it fails in its turn.
 
     False: the run has changed since it was found.
     """
@@ -33,12 +46,18 @@ async def set_aside(connection: AsyncConnection, found: Run, error: RunyardError
         return False
     run = Run(**row._mapping)
     begun = after(run.status, RunEvent.CLAIM) if run.status == RunStatus.QUEUED else run.status
-    status = after(begun, RunEvent.FAIL)
-    values: dict[str, Any] = {"status": status, "error": error.stored()}
+    values: dict[str, Any] = {"status": after(begun, RunEvent.FAIL), "error": error.stored()}
+    replaced = await _replaced(connection, run, begun)
     await connection.execute(
         sa.update(agent_runs)
         .where(agent_runs.c.id == run.id)
-        .values(generation=run.generation + 1, worker_id=None, cancel_requested=False, last_activity_at=at, **values)
+        .values(
+            generation=run.generation + 1,
+            worker_id=None,
+            cancel_requested=False,
+            last_activity_at=at,
+            **(values if replaced is None else replaced),
+        )
     )
     invocation = await turns.find_invocation(connection, run.id, run.newest_invocation)
     if invocation is None or invocation.settled_at is not None:
@@ -59,6 +78,19 @@ async def set_aside(connection: AsyncConnection, found: Run, error: RunyardError
         )
     )
     return True
+
+
+async def _replaced(connection: AsyncConnection, run: Run, begun: RunStatus) -> dict[str, Any] | None:
+    """How the run goes on with the call that waits to take its invocation's place. None: there is none."""
+    row = (await connection.execute(_next, {"run": run.id, "current": run.newest_invocation})).one_or_none()
+    if row is None:
+        return None
+    return {
+        "status": after(begun, RunEvent.REPLACE),
+        "error": None,
+        "invocation_id": row.id,
+        "rank": rank_of(run.priority, row.created_at),
+    }
 
 
 def _last_frame(invocation: Invocation) -> int:

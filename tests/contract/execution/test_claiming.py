@@ -16,10 +16,12 @@ from tests.fakes.provider import says
 from tests.fakes.publisher import FakePublisher
 
 from runyard.db import claiming, claims
+from runyard.db.claims import give_back
 from runyard.db.limits import NO_LIMITS
 from runyard.db.tables import agent_inputs, agent_invocations
 from runyard.db.transcripts import append, user_row
 from runyard.ids import new_worker_id
+from runyard.lifecycle.accept import accept_turn
 from runyard.runs import RunStatus
 from runyard_workers import claimer as claimer_module
 from runyard_workers.claimer import Claimer
@@ -146,6 +148,25 @@ async def test_a_run_that_cannot_begin_fails_and_the_others_go_on(crew: Crew, da
         assert (invocation.status, invocation.error) == (RunStatus.FAILED, failed.error)
         assert invocation.result is not None
         assert invocation.result["status"] == "failed"
+
+
+async def test_a_call_that_waits_behind_one_that_cannot_begin_is_begun(crew: Crew) -> None:
+    """It would wait until a person looked."""
+    database = crew.worker.database
+    run = await states.accepted(database)
+    found = await states.claimed(database, crew.worker.worker_id)
+    next_turn = states.new_turn(continues=run.id, if_busy="cancel")
+    assert (await database.write(accept_turn, next_turn)).waits_for_end
+    assert await database.write(give_back, run.id, found.run.generation) is not None
+    async with transaction(database) as connection:
+        await connection.execute(sa.delete(agent_invocations).where(agent_invocations.c.id == run.invocation_id))
+        await connection.commit()
+    async with crew.claiming():
+        await settled(crew, 1)
+    await crew.all_slots_free()
+    after, invocation = await states.run_and_invocation(database, run.id)
+    assert (after.status, after.error, after.invocation_id) == (RunStatus.COMPLETED, None, next_turn.invocation_id)
+    assert invocation.status is RunStatus.COMPLETED
 
 
 @pytest.mark.parametrize("error", ["away", "unforeseen"])
