@@ -50,11 +50,13 @@ async def read_raw(request: Request, *, limit_bytes: int) -> bytes:
 
 
 def check_media_type(request: Request) -> None:
-    """Raises `UnsupportedMediaType` if the request says that its body is something other than JSON."""
+    """Raises `UnsupportedMediaType` if the request says that its body is something other than JSON, or compressed."""
     given = request.headers.get("content-type", JSON)
     media_type = given.partition(";")[0].strip().lower()
     if media_type != JSON and not media_type.endswith("+json"):
         raise UnsupportedMediaType(f"send JSON, with Content-Type: {JSON}")
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise UnsupportedMediaType("send the body as it is, without Content-Encoding")
 
 
 def as_object(raw: bytes) -> dict[str, Any]:

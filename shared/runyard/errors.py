@@ -209,7 +209,7 @@ class PayloadTooLarge(CallerError):
 
 
 class UnsupportedMediaType(CallerError):
-    """The request says that its body is something other than JSON."""
+    """The request says that its body is something other than JSON, or compressed."""
 
     code = "UNSUPPORTED_MEDIA_TYPE"
     status = 415
