@@ -9,7 +9,7 @@ import structlog
 from runyard.db.depth import read_workers
 from runyard.db.engine import Database
 from runyard.depth.pulse import LOOK_S, Pulse
-from runyard.errors import StoreUnavailable
+from runyard.errors import InternalError, StoreUnavailable
 from runyard.ids import WorkerId
 
 FRESH_S = 1.0
@@ -35,11 +35,14 @@ class Fleet:
         return self._served is None or (queue, agent) in self._served
 
     async def run(self) -> None:
+        """Until cancelled. A row that cannot be read must not end the gateway, whose readers need no worker's row."""
         while True:
             try:
                 await self.look()
             except StoreUnavailable as error:
                 log.warning("workers not read", error=str(error))
+            except Exception:
+                log.exception("workers unreadable", code=InternalError.code)
             await asyncio.sleep(LOOK_S)
 
     async def refresh(self) -> None:

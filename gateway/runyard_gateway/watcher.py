@@ -42,7 +42,7 @@ class Watcher:
         """Silent streams whose callers were told their position already, if they have one."""
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch until cancelled. Rows that cannot be read must not end the watcher, and with it the whole gateway."""
         checked_at = time.monotonic()
         while True:
             await asyncio.sleep(TELL_S)
@@ -56,6 +56,8 @@ class Watcher:
                     await self._tell_newcomers()
             except StoreUnavailable as error:
                 log.warning("silent streams not checked", error=str(error))
+            except Exception:
+                log.exception("silent streams unreadable", code=InternalError.code)
 
     async def _tell_newcomers(self) -> None:
         """Tell the callers of runs that have just begun to wait, before the next check."""
@@ -75,7 +77,9 @@ class Watcher:
         unclosed_since = self._unclosed_since
         self._unclosed_since = {}
         for stream_id, invocation in settled.items():
-            info = kept.get(stream_id)
+            info = None if kept is None else kept.get(stream_id)
+            if kept is not None and info is None and invocation.redis_run_id is not None:
+                log.warning("frames not found", stream_id=stream_id, settings="RUNYARD_REDIS_URL, RUNYARD_PREFIX")
             since = unclosed_since.get(stream_id, time.monotonic())
             if info is None or (info.state is StreamState.LIVE and time.monotonic() - since >= LATE_CLOSE_S):
                 await self._end(invocation)
@@ -101,9 +105,7 @@ class Watcher:
         return found
 
     def _fail(self, stream_id: str, error: Exception) -> None:
-        """End a stream whose rows cannot be read, for its readers alone: the exception must not end the watcher, and
-        with it the whole gateway.
-        """
+        """End a stream whose rows cannot be read, for its readers alone."""
         log.error("rows of a stream unreadable", code=InternalError.code, stream_id=stream_id, exc_info=error)
         self._hub.fail(stream_id, InternalError("the stream's rows cannot be read", streamId=stream_id))
 
@@ -115,14 +117,14 @@ class Watcher:
             frame = Frame(0, *event_payload(FrameEvent.STATUS, standing.frame()))
             self._hub.tell(stream_id, frame, as_of_s=as_of_s)
 
-    async def _kept(self, settled: dict[str, Invocation]) -> dict[str, StreamInfo]:
-        """Those of the streams that Redis has; none while it is away."""
+    async def _kept(self, settled: dict[str, Invocation]) -> dict[str, StreamInfo] | None:
+        """Those of the streams that Redis has; None while it is away."""
         if not settled:
             return {}
         try:
             return await self._reader.infos(settled.keys())
         except StoreUnavailable:
-            return {}
+            return None
 
     async def _end(self, invocation: Invocation) -> None:
         stream_id = invocation.stream_id

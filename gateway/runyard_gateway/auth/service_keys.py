@@ -10,7 +10,7 @@ import structlog
 
 from runyard.db.engine import Database
 from runyard.db.service_keys import active_keys
-from runyard.errors import StoreUnavailable, Unauthenticated
+from runyard.errors import InternalError, StoreUnavailable, Unauthenticated
 from runyard.service_keys import PATTERN, ServiceKey, hash_of
 from runyard_gateway.auth.credentials import Lasting
 from runyard_gateway.auth.principal import Credential, Principal, Service
@@ -50,7 +50,9 @@ class ServiceKeys:
         return Principal(caller=Service(name=found.name, tenants=found.tenants), credential=credential)
 
     async def run(self) -> None:
-        """Until cancelled: end the answers whose key is revoked while they go on. One statement asks for all keys."""
+        """Until cancelled: end the answers whose key is revoked while they go on. One statement asks for all keys. A
+        row that cannot be read must not end the gateway.
+        """
         while True:
             await asyncio.sleep(FRESH_S)
             if not self._watched:
@@ -59,6 +61,9 @@ class ServiceKeys:
                 active = await self._database.read(active_keys, list(self._watched))
             except StoreUnavailable as error:
                 log.warning("service keys not checked", error=str(error))
+                continue
+            except Exception:
+                log.exception("service keys unreadable", code=InternalError.code)
                 continue
             for digest in self._watched.keys() - active.keys():
                 self._remembered.pop(digest, None)

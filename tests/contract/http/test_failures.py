@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -18,8 +20,10 @@ from tests.integration.fixtures import on_sqlite
 from tests.integration.processes import eventually
 from tests.integration.stack import Gateway, Stack
 from tests.ports import free_port
+from tests.standin import says
 
 from runyard.db.migrate import upgrade
+from runyard.service_keys import hash_of, new_key
 
 pytestmark = pytest.mark.anyio
 
@@ -214,6 +218,56 @@ async def test_a_row_that_cannot_be_read_ends_the_streams_of_its_own_readers_onl
         (told,) = gateway.process.complaints()
     assert (told["event"], told["code"]) == ("rows of a stream unreadable", "INTERNAL")
     assert told["stream_id"] == broken["streamId"]
+
+
+@on_sqlite  # Postgres takes no such rows
+async def test_rows_that_a_gateway_reads_for_itself_do_not_end_it(stack: Stack, unique: str, tmp_path: Path) -> None:
+    """Of workers, agents and keys, in a database of this test's own. Its readers need none of them."""
+    file = tmp_path / "own.db"
+    upgrade(f"sqlite:///{file}")
+    manifests = stack.execute("SELECT agent, version, manifest, first_seen, last_seen FROM agent_manifests")
+    key = new_key()
+    with changing(file) as own:
+        own.executemany("INSERT INTO agent_manifests VALUES (?, ?, ?, ?, ?)", map(tuple, manifests))
+        own.execute("INSERT INTO service_keys VALUES ('bot', ?, 'last', '[\"acme\"]', 0, NULL)", [hash_of(key)])
+    async with stack.starting_gateway(RUNYARD_DATABASE_URL=f"sqlite:///{file}") as gateway:
+        service, user = gateway.bearer(key), gateway.user(unique, tenant="acme")
+        started = await service.start("unserved", **{"as": {"userId": unique}})
+        async with service.resuming(started["streamId"]) as reading:
+            await reading.opened()
+            with changing(file) as own:
+                own.execute("UPDATE agent_manifests SET manifest = 'secret{'")
+                own.execute("UPDATE service_keys SET tenants = 'secret{'")
+                own.execute("INSERT INTO workers VALUES ('w', 0, 'host', 1, 'secret{', '{}', 0, 0)")
+            for event in ("workers unreadable", "service keys unreadable", "silent streams unreadable"):
+                await gateway.process.logged(event)
+            assert (await user.post(f"/v1/runs/{started['runId']}/cancel")).status_code == 200
+            await reading.rest()
+            assert reading.events[-1].type == "result"
+        with changing(file) as own:
+            whole = [(row.manifest, row.agent) for row in manifests]
+            own.executemany("UPDATE agent_manifests SET manifest = ? WHERE agent = ?", whole)
+            own.execute("DELETE FROM workers")
+        await user.start("unserved")
+
+
+@on_sqlite
+async def test_a_gateway_that_looks_for_frames_elsewhere_says_so(stack: Stack, unique: str) -> None:
+    """With another prefix than the worker's: its readers wait to the end, and get all of it from the rows."""
+    stack.standin.answers(says("Hello."))
+    async with stack.starting_gateway(RUNYARD_PREFIX=unique) as gateway:
+        async with gateway.user().streaming("talker") as reading:
+            await reading.rest()
+        assert [event.type for event in reading.events] == ["rewind", "", "result"]
+        told = await gateway.process.logged("frames not found")
+    assert (told["stream_id"], told["settings"]) == (reading.stream_id, "RUNYARD_REDIS_URL, RUNYARD_PREFIX")
+
+
+@contextmanager
+def changing(file: Path) -> Iterator[sqlite3.Connection]:
+    """What a person changes by hand in a database of SQLite."""
+    with closing(sqlite3.connect(file)) as link, link:
+        yield link
 
 
 @on_sqlite
