@@ -4,9 +4,10 @@ from runyard.db.engine import Database
 from runyard.db.reads import committed_answer
 from runyard.db.records import Invocation
 from runyard.frames import Frame, FrameEvent, event_payload, text_payload
+from runyard.lifecycle.endings import WITHDRAW_ALL
 from runyard.terminal import terminal_payload
 
-WITHDRAW_ALL = Frame(0, *event_payload(FrameEvent.REWIND, {"toSeq": 0, "length": 0}))
+_WITHDRAWAL = Frame(0, *WITHDRAW_ALL)
 """It has no number, since it is not a frame of the stream: it resets the reader's text."""
 
 
@@ -37,4 +38,4 @@ def trimmed_frame(invocation: Invocation, *, from_seq: int, to_seq: int) -> Fram
 
 
 def _whole(text: str, seq: int) -> list[Frame]:
-    return [WITHDRAW_ALL, Frame(seq, *text_payload(text))] if text else [WITHDRAW_ALL]
+    return [_WITHDRAWAL, Frame(seq, *text_payload(text))] if text else [_WITHDRAWAL]

@@ -3,9 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+import orjson
 from starlette.requests import Request
 
 from runyard import traces
+from runyard.authoring.issues import as_text
+from runyard.authoring.shape import Shape
 from runyard.clock import now_ms
 from runyard.errors import InvalidArgs, ModelNotAllowed
 from runyard.ids import new_input_id, new_invocation_id, new_run_id, new_stream_id
@@ -16,7 +19,7 @@ from runyard_gateway.auth.principal import Identity, Principal
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.failures import request_id_of
 from runyard_gateway.gateway import Gateway
-from runyard_gateway.requests import ContinueRun, QueuedCall, call_key, checked_messages
+from runyard_gateway.requests import CallFunction, ContinueRun, QueuedCall, call_key, checked_messages
 
 
 def agent_turn(
@@ -45,6 +48,21 @@ def agent_turn(
     history, content = body.said()
     turn = new_turn(request, principal, agent, body, identity=identity, content=content)
     return replace(turn, history=history, options=body.options(), continues=continues, if_busy=if_busy)
+
+
+def function_turn(
+    request: Request, principal: Principal, function: KnownAgent, body: CallFunction, identity: Identity
+) -> NewTurn:
+    """The turn that a call of a function asks for.
+
+    Raises:
+        InvalidArgs: the schema refuses the arguments. The function itself may refuse more of them.
+    """
+    if issues := Shape(function.spec["inputSchema"]).issues(body.input):
+        raise InvalidArgs(as_text(issues), fields=sorted(issues))
+    content = orjson.dumps(body.input).decode()
+    turn = new_turn(request, principal, function, body, identity=identity, content=content)
+    return replace(turn, title=body.title, metadata=body.metadata)
 
 
 def new_turn(

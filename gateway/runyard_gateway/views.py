@@ -50,7 +50,7 @@ def input_view(item: Input) -> shapes.Input:
 
 
 def message_view(message: Message) -> shapes.Message:
-    """Message: `content` is a string for plain user text, else blocks."""
+    """`content` is a string for plain user text, else blocks."""
     return {
         "runId": message.run_id,
         "seq": message.seq,

@@ -42,6 +42,9 @@ SETTLED = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED}
 BUSY = frozenset({RunStatus.QUEUED, RunStatus.RUNNING})
 """An invocation is in progress or about to be."""
 
+AT_REST = SETTLED | {RunStatus.IDLE}
+"""Nobody works on the run, and nobody will without another call."""
+
 TRANSITIONS: Mapping[tuple[RunStatus, RunEvent], RunStatus] = MappingProxyType(
     {
         (RunStatus.IDLE, RunEvent.TURN): RunStatus.QUEUED,

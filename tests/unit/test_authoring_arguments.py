@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field, JsonValue, field_validator
 from typing_extensions import TypedDict
 
 from runyard import tool
-from runyard.authoring.tools import InvalidToolInput, Tool
+from runyard.authoring.errors import InvalidToolInput
+from runyard.authoring.tools import Tool
 
 
 class Color(Enum):

@@ -45,9 +45,3 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "agents").write_text("a file")
     with pytest.raises(StartError, match="cannot be written"):
         starter.write("planner", tmp_path / "agents", tmp_path / "tests")
-
-
-def test_names_are_those_that_workers_take() -> None:
-    from runyard_workers.catalog import AGENT_NAME
-
-    assert starter.NAME.pattern == AGENT_NAME.pattern

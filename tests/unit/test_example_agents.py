@@ -13,10 +13,10 @@ from tests.fakes.contexts import RecordingSink
 
 from runyard import Refused, RunContext
 from runyard.authoring.cancellation import Cancellation
+from runyard.authoring.errors import InvalidToolInput
 from runyard.authoring.lifespan import open_resources
 from runyard.authoring.rooms import Rooms
 from runyard.authoring.stream import Stream
-from runyard.authoring.tools import InvalidToolInput
 from runyard.blocks import text_of, tool_result, tool_uses
 from runyard.ids import new_invocation_id, new_run_id
 from runyard_workers.catalog import load_folder

@@ -13,8 +13,8 @@ from typing import Any
 
 from runyard import traces
 from runyard.authoring.context import RunContext
-from runyard.authoring.errors import Refused
-from runyard.authoring.tools import InvalidToolInput, Tool
+from runyard.authoring.errors import InvalidToolInput, Refused
+from runyard.authoring.tools import Tool
 from runyard.blocks import INTERRUPTED, Block
 from runyard.db.records import Call
 from runyard.runs import CallState

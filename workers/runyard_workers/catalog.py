@@ -1,7 +1,6 @@
 """The agents and functions of a folder, each with its manifest and a version made from its source."""
 
 import hashlib
-import re
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,12 +16,12 @@ from runyard.authoring.errors import AuthoringError
 from runyard.authoring.functions import Function
 from runyard.authoring.lifespan import Lifespan
 from runyard.errors import StartError
+from runyard.names import AGENT_NAME
 from runyard_workers.agent_modules import Imports, import_file, mount
 from runyard_workers.results import describe_exception
 
 T = TypeVar("T")
 
-AGENT_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _VERSION_HEX_DIGITS = 12
 
 

@@ -9,9 +9,7 @@ import structlog
 from runyard.errors import StoreUnavailable
 from runyard.streams.connect import redis_backoff
 from runyard.streams.ops import Answer, Op
-from runyard_workers.stream_writer import Parcel, StreamWriter, WriterState
-
-__all__ = ["Flusher", "StreamWriter", "WriterState"]
+from runyard_workers.stream_writer import Parcel, StreamWriter
 
 CALL_BYTES = 1_048_576
 """About as much as one call carries: it keeps Redis busy for some milliseconds, no longer."""

@@ -23,9 +23,8 @@ from runyard.frames import FrameEvent, Payload, event_payload, text_payload
 from runyard.lifecycle.endings import RESET_DISTANCE, committed_text, kept_last, whole_text
 from runyard.metrics import RESETS, REWINDS
 from runyard_workers.commits import commit_repeatable
-from runyard_workers.flusher import StreamWriter
 from runyard_workers.services import Services
-from runyard_workers.stream_writer import WriterState
+from runyard_workers.stream_writer import StreamWriter, WriterState
 
 FLUSH_BEFORE_COMMIT_S = 2.0
 

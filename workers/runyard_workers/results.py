@@ -8,14 +8,11 @@ import orjson
 from runyard.authoring.content import Content
 from runyard.authoring.errors import Refused
 from runyard.authoring.json_values import Unserializable, to_json
+from runyard.blocks import Block
 from runyard.text import TRUNCATED, clean_text, truncate_bytes
-
-__all__ = ["ToolResult", "UnserializableResult", "describe_exception", "error_result", "to_json", "to_result"]
 
 RESULT_LIMIT_BYTES = 65_536
 """UTF-8 bytes of a text, or of a block list's JSON; the truncation marker is inside."""
-
-Block = dict[str, Any]
 
 
 class UnserializableResult(Exception):

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from runyard.errors import RunTimeout, RunyardError
 from runyard.frames import Payload
-from runyard_workers.flusher import StreamWriter
 from runyard_workers.providers.failures import dead_connection
 from runyard_workers.providers.model import (
     Activity,
@@ -23,6 +22,7 @@ from runyard_workers.providers.model import (
     UsageSoFar,
 )
 from runyard_workers.shown import Shown
+from runyard_workers.stream_writer import StreamWriter
 
 SLACK = 1 / 16
 """Moving a timer costs more than everything else that is done for an event, so it is moved by this part of its time at

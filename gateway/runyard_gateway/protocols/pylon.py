@@ -39,7 +39,7 @@ from runyard_gateway.auth.principal import NOBODY, Identity, Principal
 from runyard_gateway.bodies import NoJsonObject, as_object, read_raw
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.gateway import Gateway
-from runyard_gateway.new_turns import agent_turn
+from runyard_gateway.new_turns import agent_turn, function_turn
 from runyard_gateway.open_streams import reader_behind, reader_of
 from runyard_gateway.operations import ForeignOperation
 from runyard_gateway.protocols.pylon_answers import STREAM_ID, PylonAnswer, PylonResumed, stream_headers
@@ -52,7 +52,7 @@ from runyard_gateway.requests import (
     cursor_of,
     wants,
 )
-from runyard_gateway.routes.functions import function_turn, is_let_in
+from runyard_gateway.routes.functions import is_let_in
 from runyard_gateway.sse import SSE_HEADERS, encode
 from runyard_gateway.stopping import stop
 

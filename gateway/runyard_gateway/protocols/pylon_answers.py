@@ -91,8 +91,10 @@ class PylonResumed:
     is_function: bool
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises:
-        StreamGone: before the answer begins: frames after the cursor were dropped.
+        """Send the stream from the cursor on.
+
+        Raises:
+            StreamGone: before the answer begins: frames after the cursor were dropped.
         """
         headers = stream_headers(self.invocation.stream_id)
         translation = Translation(is_function=self.is_function)

@@ -1,26 +1,19 @@
 """Calls of functions: `POST /v1/functions/{name}`."""
 
-from dataclasses import replace
-
-import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from runyard.authoring.issues import as_text
-from runyard.authoring.shape import Shape
 from runyard.errors import (
     AgentRequiresUser,
     AgentRunForbidden,
     FunctionEnded,
     FunctionNotFound,
     IdempotencyMismatch,
-    InvalidArgs,
     RateLimited,
     RunNotFound,
     StreamGone,
     StreamOverloaded,
 )
-from runyard.lifecycle.new_turn import NewTurn
 from runyard_gateway.auth.acting import acting, check_may_run
 from runyard_gateway.auth.authenticator import unauthenticated
 from runyard_gateway.auth.principal import Identity, Principal
@@ -28,7 +21,7 @@ from runyard_gateway.calls import CALL_ANSWERS, CALL_PARAMETERS, answer_call
 from runyard_gateway.directory import KnownAgent
 from runyard_gateway.function_answer import FunctionAnswer, answer_again, settled_answer
 from runyard_gateway.gateway import Gateway
-from runyard_gateway.new_turns import new_turn
+from runyard_gateway.new_turns import function_turn
 from runyard_gateway.operations import Operation, anybody
 from runyard_gateway.requests import CallFunction, read_body
 from runyard_gateway.routes.agents import may_call
@@ -74,17 +67,6 @@ def is_let_in(function: KnownAgent, principal: Principal) -> bool:
     caller = principal.caller
     is_admin = isinstance(caller, Identity) and caller.is_admin
     return is_admin or principal.is_service or not function.spec.get("internal")
-
-
-def function_turn(
-    request: Request, principal: Principal, function: KnownAgent, body: CallFunction, identity: Identity
-) -> NewTurn:
-    """Raises `InvalidArgs` if the schema refuses the arguments. The function itself may refuse more of them."""
-    if issues := Shape(function.spec["inputSchema"]).issues(body.input):
-        raise InvalidArgs(as_text(issues), fields=sorted(issues))
-    content = orjson.dumps(body.input).decode()
-    turn = new_turn(request, principal, function, body, identity=identity, content=content)
-    return replace(turn, title=body.title, metadata=body.metadata)
 
 
 OPERATIONS = (

@@ -48,7 +48,6 @@ async def retract(gateway: Gateway, request: Request, principal: Principal) -> A
     be sent again.
     """
     run_id, input_id = request.path_params["id"], request.path_params["input_id"]
-
     taken = await gateway.database.write(retract_input, run_id, principal.scope, input_id)
     if taken is None:
         raise RunNotFound("Input not found", runId=run_id, inputId=input_id)

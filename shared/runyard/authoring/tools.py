@@ -11,11 +11,9 @@ import docstring_parser
 from typing_extensions import ParamSpec, TypeVar  # with defaults, PEP 696: Python 3.13's typing has them
 
 from runyard.authoring.arguments import Arguments
-from runyard.authoring.errors import AuthoringError, InvalidToolInput
+from runyard.authoring.errors import AuthoringError
 from runyard.authoring.limits import flag, positive_seconds
 from runyard.authoring.signature import read_signature, underlying_function
-
-__all__ = ["InvalidToolInput", "Tool", "tool"]
 
 P = ParamSpec("P", default=...)
 R = TypeVar("R", default=Any)

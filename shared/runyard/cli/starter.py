@@ -5,9 +5,7 @@ import re
 from pathlib import Path
 
 from runyard.errors import StartError
-
-NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-"""What workers take for an agent's name, which is its file's."""
+from runyard.names import AGENT_NAME
 
 AGENT = '''"""The agent `{name}`: an agent's name is its file's."""
 
@@ -66,7 +64,7 @@ def write(name: str, folder: Path, tests: Path) -> tuple[Path, Path]:
     Raises:
         StartError: that is no name for an agent, or there is such a file, which stays as it is.
     """
-    if NAME.fullmatch(name) is None:
+    if AGENT_NAME.fullmatch(name) is None:
         raise StartError(
             "an agent's name has small letters, digits and _, begins with a letter, and is at most 64 long"
         )

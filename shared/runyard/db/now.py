@@ -3,11 +3,10 @@
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+_UNIX_EPOCH_JULIAN_DAY = 2440587.5
 _NOW_MS = {
     "postgresql": sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"),
-    "sqlite": sa.text(
-        "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
-    ),  # 1970 as a Julian day
+    "sqlite": sa.text(f"SELECT CAST(round((julianday('now') - {_UNIX_EPOCH_JULIAN_DAY}) * 86400000) AS INTEGER)"),
 }
 
 

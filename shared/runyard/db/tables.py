@@ -8,9 +8,10 @@ from collections.abc import Iterable
 
 import sqlalchemy as sa
 
+from runyard import runs
 from runyard.db.marks import marked
 from runyard.priorities import Priority
-from runyard.runs import SETTLED, CallState, RunStatus
+from runyard.runs import CallState, RunStatus
 
 metadata = sa.MetaData(
     naming_convention={
@@ -35,7 +36,7 @@ def _one_of(column: str, values: Iterable[RunStatus] | Iterable[CallState]) -> s
     return f"{column} IN ({', '.join(repr(str(value)) for value in values)})"
 
 
-AT_REST = sa.text(_one_of("status", sorted(SETTLED | {RunStatus.IDLE})))
+AT_REST = sa.text(_one_of("status", sorted(runs.AT_REST)))
 """Matches runs that nobody works on, and nobody will without another call."""
 
 

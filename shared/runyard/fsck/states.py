@@ -9,9 +9,7 @@ from runyard.db.records import Input, Invocation
 from runyard.fsck.findings import Code, Finding
 from runyard.fsck.snapshots import Snapshot
 from runyard.priorities import PENALTY_MS
-from runyard.runs import BUSY, SETTLED, CallState, RunStatus
-
-_AT_REST = SETTLED | {RunStatus.IDLE}
+from runyard.runs import AT_REST, BUSY, SETTLED, CallState, RunStatus
 
 
 def check_states(snapshot: Snapshot) -> Iterator[Finding]:
@@ -35,7 +33,7 @@ def _check_run(snapshot: Snapshot) -> Iterator[Finding]:
     elif run.worker_id is not None and not snapshot.has_worker:
         yield snapshot.finding(Code.RUN_WORKER, f"it runs on {run.worker_id}, which has no row")
     if newest is None:
-        if run.invocation_id is not None or run.status not in _AT_REST:
+        if run.invocation_id is not None or run.status not in AT_REST:
             detail = f"it is {run.status}, and its invocation {run.invocation_id} is not there"
             yield snapshot.finding(Code.RUN_STATUS, detail)
         return  # nothing was asked of it yet, or it was cleared

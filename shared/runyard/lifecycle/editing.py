@@ -14,9 +14,7 @@ from runyard.db.scope import Scope
 from runyard.db.tables import agent_messages, agent_runs
 from runyard.errors import RunBusy, RunNotFound
 from runyard.history import HistoryMessage, check_history
-from runyard.runs import SETTLED, RunStatus
-
-_EDITABLE = SETTLED | {RunStatus.IDLE}
+from runyard.runs import AT_REST
 
 _transcript = (
     sa.select(agent_messages.c.role, agent_messages.c.content)
@@ -115,7 +113,7 @@ async def _locked(connection: AsyncConnection, run_id: str, scope: Scope) -> Run
 
 async def _editable(connection: AsyncConnection, run_id: str, scope: Scope) -> Run:
     run = await _locked(connection, run_id, scope)
-    if run.status not in _EDITABLE:
+    if run.status not in AT_REST:
         raise RunBusy("The run is busy with a call", runId=run.id, status=run.status)
     return run
 

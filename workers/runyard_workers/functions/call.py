@@ -52,8 +52,10 @@ def function_call(function: Function[..., Any], output: FunctionOutput, threads:
 
 
 async def _returned(function: Function[..., Any], given: Any, context: RunContext, threads: ToolThreads) -> Any:
-    """Raises:
-    InvalidArgs, Refused, FunctionFailed, OverstayedError: in place of a value.
+    """What the function returns for the given arguments.
+
+    Raises:
+        InvalidArgs, Refused, FunctionFailed, OverstayedError: in place of a value.
     """
     try:
         arguments = function.arguments(given)

@@ -57,8 +57,10 @@ class AnswerSink(Sink):
         return self._shown.first_frame
 
     def output(self, text: str) -> None:
-        """Raises:
-        ValueError: it has written too much.
+        """Show text that the function has written.
+
+        Raises:
+            ValueError: it has written too much.
         """
         size_bytes = len(text.encode())
         with self._counting:

@@ -10,7 +10,7 @@ from typing import Any
 
 from runyard.blocks import CALL_ID
 from runyard.errors import ProviderError
-from runyard.text import clean_json, clean_text
+from runyard.text import clean_text
 from runyard_workers.providers.blocks import StreamedBlock
 from runyard_workers.providers.failures import api_failure, malformed
 from runyard_workers.providers.model import Activity, ModelEvent, TextDelta, ThinkingDelta, Turn, Usage, UsageSoFar
@@ -40,7 +40,6 @@ class TurnAccumulator:
         self._blocks: dict[int, StreamedBlock] = {}
         self._usage: dict[str, int] = dict.fromkeys(_COUNTS, 0)
         self._stop_reason: str | None = None
-        self._stop_details: dict[str, Any] | None = None
 
     def feed(self, event: ServerSentEvent) -> ModelEvent:
         """`message_stop` gives the turn; after it the stream must be read no further.
@@ -106,7 +105,6 @@ class TurnAccumulator:
         delta = read_field(payload, "delta", dict)
         if isinstance(reason := delta.get("stop_reason"), str) and reason:
             self._stop_reason = clean_text(reason)
-        self._stop_details = clean_json(delta.get("stop_details")) or self._stop_details
         shown: ModelEvent = self._count(payload.get("usage"))
         if self._stop_reason:
             # The last block, when the output limit cut it and no stop of its own came.
@@ -139,7 +137,6 @@ class TurnAccumulator:
         return Turn(
             content=[block.content for block in self._blocks.values()],
             stop_reason=self._stop_reason,
-            stop_details=self._stop_details,
             usage=Usage.from_dict(self._usage),
             model=self._model,
             broken_inputs=self._broken_inputs(self._stop_reason),

@@ -130,8 +130,6 @@ class Turn:
     usage: Usage
     model: str
     broken_inputs: Mapping[str, str]
-    stop_details: Mapping[str, Any] | None = None
-    """What the API adds to a stop reason, so far only to `refusal`."""
 
 
 ModelEvent = TextDelta | ThinkingDelta | Activity | UsageSoFar | Turn

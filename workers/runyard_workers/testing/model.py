@@ -30,8 +30,10 @@ class ScriptedModel(Script):
         super().__init__([])
 
     def check(self) -> None:
-        """Raises:
-        ScriptError: it was not asked for all of its turns.
+        """Look whether the script was played to its end.
+
+        Raises:
+            ScriptError: it was not asked for all of its turns.
         """
         if left := self._entries[self._played :]:
             played = f"{self._played} of {len(self._entries)} turns of the script were asked for"

@@ -58,8 +58,10 @@ class Moments:
             await planned.act()
 
     def check(self) -> None:
-        """Raises:
-        ScriptError: a planned moment has not come.
+        """Look whether every planned moment has come.
+
+        Raises:
+            ScriptError: one has not.
         """
         if self._planned:
             raise ScriptError(f"these moments never came: {', '.join(map(str, self._planned))}")

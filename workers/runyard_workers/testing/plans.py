@@ -68,8 +68,10 @@ class Plan:
 
 
 def moment_of(when: When, tool: str | Tool | None, step: int | None, nth: int) -> Moment:
-    """Raises:
-    ValueError: neither a tool nor a step, or both.
+    """The moment that `before` and `after` name.
+
+    Raises:
+        ValueError: neither a tool nor a step, or both.
     """
     if (tool is None) is (step is None) or nth < 1 or (step is not None and step < 1):
         raise ValueError(f"{when}(...) takes tool=... or step=..., a step from 1 on, and nth from 1 on")

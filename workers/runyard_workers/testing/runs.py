@@ -43,13 +43,16 @@ class Runs:
         return accepted
 
     async def steer(self, run_id: RunId, said: Input) -> None:
-        """Raises:
-        ScriptError: nothing runs there that could be steered. Input would begin a turn, so none is sent.
+        """Send input to a turn that is under way.
+
+        Raises:
+            ScriptError: none is. The input would begin one, so it is not sent.
         """
         owner = self._owners[run_id]
+        has_ended = ScriptError(f"the run had ended before it was steered by {said!r:.80}")
         found = await self.runtime.services.database.read(reads.run_of, run_id, owner.scope)
         if found is None or found[0].status not in BUSY:
-            raise ScriptError(f"the run had ended before it was steered by {said!r:.80}")
+            raise has_ended
         turn = agents_turn(
             owner.agent,
             owner.queue,
@@ -57,7 +60,7 @@ class Runs:
             RunOptions(continues=run_id, tenant_id=owner.tenant_id, user_id=owner.user_id, roles=owner.roles),
         )
         if not (await self.begin(turn)).is_steering:
-            raise ScriptError(f"the run had ended before it was steered by {said!r:.80}")
+            raise has_ended
 
     async def cancel(self, run_id: RunId) -> None:
         runtime = self.runtime

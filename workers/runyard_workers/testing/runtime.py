@@ -68,8 +68,10 @@ class Runtime:
     timeout_s: float
 
     def check(self) -> None:
-        """Raises:
-        ScriptError: something that the test planned has not happened.
+        """Look whether all that the test planned has happened.
+
+        Raises:
+            ScriptError: something has not.
         """
         if self.fleet.fault.done():
             raise self.fleet.fault.result()

@@ -9,9 +9,9 @@ from runyard.authoring.agents import Agent
 from runyard.authoring.functions import Function
 from runyard.authoring.tools import Tool
 from runyard.errors import StartError
-from runyard.names import FUNCTION_PREFIX
+from runyard.names import AGENT_NAME, FUNCTION_PREFIX
 from runyard_workers.agent_modules import import_file, mounted
-from runyard_workers.catalog import AGENT_NAME, Catalog, LoadedAgent, LoadedFunction, load_folder
+from runyard_workers.catalog import Catalog, LoadedAgent, LoadedFunction, load_folder
 
 Target = Agent | Function | str | Path
 T = TypeVar("T", bound=Tool)

@@ -50,8 +50,10 @@ class RunOptions(CallOptions, total=False):
 
 
 def agents_turn(agent: str, queue: str, said: Input, options: RunOptions) -> NewTurn:
-    """Raises:
-    InputRequired, InvalidArgs: what no caller may say.
+    """The turn that a call on an agent would begin.
+
+    Raises:
+        InputRequired, InvalidArgs: no caller may say this.
     """
     if not said or (isinstance(said, str) and not said.strip()):
         raise InputRequired("input is required")

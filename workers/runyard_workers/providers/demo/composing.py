@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from runyard.blocks import Block
 from runyard.text import clean_json
 from runyard_workers.providers.demo.answering import answer_alone, answer_from_results
 from runyard_workers.providers.demo.arguments import fill_arguments
@@ -15,8 +16,6 @@ from runyard_workers.providers.demo.choosing import choose_tools
 from runyard_workers.providers.demo.schemas import CannotFill
 from runyard_workers.providers.demo.thinking import signed_thinking
 from runyard_workers.providers.model import ModelRequest
-
-Block = dict[str, Any]
 
 _READ_MAX = 2000
 """Characters of the person's text that are looked at: the patterns that read it take time by its square."""
