@@ -65,7 +65,7 @@ class Hub:
         if not seeks:
             self._subscribe(channel, window)
         tail = Tail(window, self._reader, self)
-        window.watchers.add(tail)
+        window.readers.add(tail)
         return tail
 
     def heed(self, window: Window) -> None:
@@ -75,8 +75,8 @@ class Hub:
 
     def leave(self, window: Window, tail: Tail) -> None:
         """Called by a tail: its reader has left."""
-        window.watchers.discard(tail)
-        if not window.watchers:
+        window.readers.discard(tail)
+        if not window.readers:
             self._drop(self._channel(window.stream_id), window)
 
     def listen(self, channel: str, on_message: Callable[[bytes], None]) -> Callable[[], None]:

@@ -99,9 +99,8 @@ class Tail:
             return Position.ABSENT
         if info.has_lost(cursor):
             raise _gone(info.first)
-        self._window.learn(
-            info, time.monotonic()
-        )  # what is stored can be read at once, while the subscription is still on its way
+        # what is stored can be read at once, while the subscription is still on its way
+        self._window.learn(info, time.monotonic())
         return Position.READABLE
 
     async def pull(self, cursor: int, timeout_s: float) -> Chunk:
@@ -140,7 +139,7 @@ class Tail:
         self._link = link
 
     def take(self, piece: Piece, chunk: bytes) -> bool:
-        """Called by the window: see `Watcher`."""
+        """Called by the window: see `window.Reader`."""
         waiting = self._waiting
         if self._link is None or waiting is None or waiting.done() or self.cursor != piece.after:
             return False

@@ -27,7 +27,9 @@ class Piece(NamedTuple):
 NO_PIECE = Piece(0, 0, 0, b"")
 
 
-class Watcher(Protocol):
+class Reader(Protocol):
+    """The part of `runyard_gateway.tail.Tail` that the window needs."""
+
     cursor: int
 
     def wake(self) -> None: ...
@@ -35,7 +37,7 @@ class Watcher(Protocol):
     def fail(self, error: RunyardError) -> None: ...
 
     def take(self, piece: Piece, chunk: bytes) -> bool:
-        """Write the piece to the watcher, if it waits at exactly this place. Returns whether that was possible."""
+        """Write the piece to the reader, if it waits at exactly this place. Returns whether that was possible."""
         ...
 
 
@@ -48,16 +50,16 @@ class Window:
 
     def __init__(self, stream_id: str, now_s: float) -> None:
         self.stream_id = stream_id
-        self.watchers: set[Watcher] = set()
+        self.readers: set[Reader] = set()
         self.start = 0
         self.last = 0
         self.closed = False
         self.is_subscribed = False
         """What is published reaches it, or will as soon as the subscription is made."""
         self.farewell: bytes | None = None
-        """What every watcher gets, whatever its cursor, and then nothing more."""
+        """What every reader gets, whatever its cursor, and then nothing more."""
         self.notice: bytes | None = None
-        """What every watcher is told once, beside the frames, as long as no further frame has come."""
+        """What every reader is told once, beside the frames, as long as no further frame has come."""
         self.heard_at_s = now_s
         """When a frame came last, or the watch began."""
         self.known_at_s = now_s
@@ -112,10 +114,10 @@ class Window:
         return self._joined
 
     def forget(self) -> None:
-        """Drop what all watchers have."""
+        """Drop what all readers have."""
         if not self._encoded:
             return
-        cursor = min((watcher.cursor for watcher in self.watchers), default=self.last)
+        cursor = min((reader.cursor for reader in self.readers), default=self.last)
         self._joined = NO_PIECE
         if cursor > self.start:
             self._drop(min(cursor, self.last) - self.start)
@@ -130,19 +132,19 @@ class Window:
         self.wake()
 
     def fail(self, error: RunyardError) -> None:
-        for watcher in self.watchers:
-            watcher.fail(error)
+        for reader in self.readers:
+            reader.fail(error)
 
     def _hand_out(self, had: int) -> None:
-        """Write the frames after `had` to the watchers that wait there, and wake the others."""
+        """Write the frames after `had` to the readers that wait there, and wake the others."""
         piece = self.after(had) if had >= self.start else NO_PIECE
         if piece.last < self.last:  # more than one write takes
             self.wake()
             return
         chunk = as_chunk(piece.body)
-        for watcher in self.watchers:
-            if not watcher.take(piece, chunk):
-                watcher.wake()
+        for reader in self.readers:
+            if not reader.take(piece, chunk):
+                reader.wake()
 
     def _begin_after(self, seq: int) -> None:
         self._encoded.clear()
@@ -164,8 +166,8 @@ class Window:
         self.start += count
 
     def wake(self) -> None:
-        for watcher in self.watchers:
-            watcher.wake()
+        for reader in self.readers:
+            reader.wake()
 
 
 def _cost_bytes(encoded: Sequence[bytes]) -> int:
