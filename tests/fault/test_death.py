@@ -15,10 +15,10 @@ from tests.clients.sse import Event
 from tests.fault.accounts import INTERRUPTED, Account, account_of
 from tests.fault.conftest import Fleet, on_redis
 from tests.fault.crew import working
+from tests.fault.otlp import Span, collecting
 from tests.fault.readers import moved, run_of
 from tests.integration.processes import GUARD_S, eventually
 from tests.integration.stack import Stack
-from tests.otlp import Span, collecting
 from tests.ports import free_port
 from tests.relay import relay_before
 from tests.standin import hold, says

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from tests.fault.soundness import assert_sound
 from tests.integration.stack import Backing, Stack, postgres_and_redis, starting_stack
+from tests.integration.transaction_pool import TransactionPool, pooled
 from tests.standin import By, calls, hold, says
-from tests.transaction_pool import TransactionPool, pooled
 
 from runyard.clock import now_ms
 from runyard.db.migrate import require_revision

@@ -10,12 +10,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from tests.certificates import Authority
 from tests.contract.queue.listening import listening, sent
 from tests.contract.queue.queue_sides import rabbitmq_side
+from tests.integration.certificates import Authority
 from tests.integration.stack import Backing, Stack, postgres_redis_and_rabbitmq, starting_stack
+from tests.integration.tls_relay import TlsRelay, tls_before
 from tests.standin import says
-from tests.tls_relay import TlsRelay, tls_before
 from typer.testing import CliRunner
 
 from runyard.cli.command import app
