@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from runyard.cli import calls
+from runyard.cli import calls, exits
 from runyard.cli.process import ChildExitedError
 from runyard.errors import StartError
 from runyard.fsck.findings import CouldNotLookError
@@ -224,9 +224,9 @@ def main() -> None:
         app()
     except (StartError, CouldNotLookError, ChildExitedError) as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(1 if isinstance(error, ChildExitedError) else 2)
+        sys.exit(exits.FAILED if isinstance(error, ChildExitedError) else exits.REFUSED)
     except ImportError as error:
         if error.name != CLIENTS_LIBRARY:
             raise
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(exits.REFUSED)
