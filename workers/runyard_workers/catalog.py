@@ -2,7 +2,7 @@
 
 import hashlib
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,23 +107,9 @@ def load_folder(folder: Path) -> Catalog:
         with _reported(path, problems):
             modules[path] = _import(path)
     imports = Imports(folder)
-    owned = _functions(modules, imports)
-    functions: dict[str, LoadedFunction] = {}
-    for path, function in owned:
-        with _reported(path, problems):
-            loaded = _load_function(path, function, imports)
-            if loaded.name in functions:
-                other = functions[loaded.name].path.name
-                raise _UnusableFileError(f"a function is named {function.name!r}, and one in {other} is, too")
-            functions[loaded.name] = loaded
-    agents: dict[str, LoadedAgent] = {}
-    holding = {path for path, _ in owned}
-    for path in modules:
-        if not _is_helper(path):
-            with _reported(path, problems):
-                agent = _own_agent(path, modules, imports, is_needed=path not in holding)
-                if agent is not None:
-                    agents[path.stem] = _load_agent(path, agent, imports)
+    owned = _owned_functions(modules, imports)
+    functions = _load_functions(owned, imports, problems)
+    agents = _load_agents(modules, imports, problems, need_none={path for path, _ in owned})
     if not (agents or functions or problems):
         raise StartError(f"RUNYARD_AGENTS: {folder} holds no agent; an agent is a file <name>.py with one agent(...)")
     return Catalog(
@@ -151,7 +137,7 @@ def _import(path: Path) -> ModuleType:
     return import_file(path.stem)
 
 
-def _functions(modules: Mapping[Path, ModuleType], imports: Imports) -> list[tuple[Path, Function]]:
+def _owned_functions(modules: Mapping[Path, ModuleType], imports: Imports) -> list[tuple[Path, Function]]:
     """Each function once, with its file: among the files that have it, one that did not import it from the others."""
     holders: dict[Function, list[Path]] = {}
     for path, module in modules.items():
@@ -164,6 +150,20 @@ def _functions(modules: Mapping[Path, ModuleType], imports: Imports) -> list[tup
     return owned
 
 
+def _load_functions(
+    owned: Iterable[tuple[Path, Function]], imports: Imports, problems: list[Problem]
+) -> dict[str, LoadedFunction]:
+    functions: dict[str, LoadedFunction] = {}
+    for path, function in owned:
+        with _reported(path, problems):
+            loaded = _load_function(path, function, imports)
+            if loaded.name in functions:
+                other = functions[loaded.name].path.name
+                raise _UnusableFileError(f"a function is named {function.name!r}, and one in {other} is, too")
+            functions[loaded.name] = loaded
+    return functions
+
+
 def _load_function(path: Path, function: Function, imports: Imports) -> LoadedFunction:
     manifest = function.manifest()
     return LoadedFunction(
@@ -173,6 +173,20 @@ def _load_function(path: Path, function: Function, imports: Imports) -> LoadedFu
         manifest=MappingProxyType(manifest),
         path=path,
     )
+
+
+def _load_agents(
+    modules: Mapping[Path, ModuleType], imports: Imports, problems: list[Problem], *, need_none: set[Path]
+) -> dict[str, LoadedAgent]:
+    """`need_none`: files that may be without an agent, since they have functions."""
+    agents: dict[str, LoadedAgent] = {}
+    for path in modules:
+        if not _is_helper(path):
+            with _reported(path, problems):
+                agent = _own_agent(path, modules, imports, is_needed=path not in need_none)
+                if agent is not None:
+                    agents[path.stem] = _load_agent(path, agent, imports)
+    return agents
 
 
 def _own_agent(path: Path, modules: Mapping[Path, ModuleType], imports: Imports, *, is_needed: bool) -> Agent | None:
