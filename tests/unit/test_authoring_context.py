@@ -1,5 +1,6 @@
 """What a tool gets: `ctx.stream`, `ctx.cancelled`."""
 
+import asyncio
 import threading
 from decimal import Decimal
 
@@ -133,3 +134,18 @@ def test_a_thread_sees_it():
     cancelled.set()
     assert seen.wait(30)
     thread.join(30)
+
+
+@pytest.mark.anyio
+async def test_a_waiter_whose_loop_is_closed_keeps_nobody_from_being_told():
+    cancelled = Cancellation()
+    loop = asyncio.new_event_loop()
+    left = loop.create_task(cancelled.wait())
+    loop.call_soon(loop.stop)
+    await asyncio.to_thread(loop.run_forever)
+    loop.close()
+    cancelled.set()
+    with anyio.fail_after(30):
+        await cancelled.wait()
+    assert not left.done()
+    left._log_destroy_pending = False

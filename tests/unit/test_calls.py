@@ -180,7 +180,8 @@ def block() -> Iterator[threading.Event]:
 
 def ready(*tools: Tool[..., Any]) -> list[ReadyCall]:
     return [
-        ReadyCall(index=index, call_id=f"toolu_{index}", tool=item, arguments={}) for index, item in enumerate(tools)
+        ReadyCall(index=index, call_id=f"toolu_{index}", tool=item, arguments={}, has_started=False)
+        for index, item in enumerate(tools)
     ]
 
 
@@ -536,7 +537,7 @@ async def test_tools_that_ignore_a_cancel_are_left_behind_together(
 ) -> None:
     """One that ends meanwhile gives the others no more time."""
     monkeypatch.setattr(calls, "CANCEL_GRACE_S", 0)
-    cancelled = asyncio.Event()
+    cancelled, loop = asyncio.Event(), asyncio.get_running_loop()
 
     @tool
     async def ends(ctx: RunContext) -> str:
@@ -545,11 +546,11 @@ async def test_tools_that_ignore_a_cancel_are_left_behind_together(
 
     @tool
     async def ignores() -> None:
-        cancelled.set()
         await asyncio.Event().wait()
 
     @tool
     def blocks() -> None:
+        loop.call_soon_threadsafe(cancelled.set)
         block.wait(GUARD_S)
 
     threads = ToolThreads(1)

@@ -8,7 +8,7 @@ from typing import Any
 
 from runyard.authoring.context import RunContext
 from runyard.authoring.tools import Tool
-from runyard.blocks import CANCELLED, Block, tool_result, tool_uses
+from runyard.blocks import Block, tool_result, tool_uses
 from runyard.clock import now_ms
 from runyard.db import boundaries, quiet, turns
 from runyard.db.boundaries import Boundary
@@ -22,7 +22,7 @@ from runyard_workers.commits import commit, commit_at_once, commit_repeatable
 from runyard_workers.contexts import Contexts
 from runyard_workers.liveness import Liveness
 from runyard_workers.output import Output
-from runyard_workers.results import ToolResult, error_result
+from runyard_workers.results import ToolResult
 from runyard_workers.threads import ToolThreads
 
 
@@ -74,7 +74,7 @@ class Batches:
         unstored = [_outcome(index, result) for index, result in batch.refused.items()]
         for group in batch.groups:
             if self.cancelled.is_set():
-                skipped = [_outcome(call.index, error_result(CANCELLED)) for call in group]
+                skipped = [_outcome(call.index, call.result_unless_it_runs) for call in group]
                 results |= {outcome.index: outcome.result for outcome in skipped}
                 unstored += skipped
                 continue
@@ -92,6 +92,7 @@ class Batches:
                     unstored = [outcome]
                     if len(results) < len(blocks):
                         await self._finish(turn, outcome)
+                        self.running[:] = [call for call in self.running if call.index != outcome.index]
                         self._tell(unstored, blocks)
                         unstored = []
         return await self._append(turn, blocks, results, unstored)

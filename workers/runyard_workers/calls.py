@@ -5,7 +5,6 @@ Every exception of a tool becomes its result. A batch is stopped only if its run
 """
 
 import asyncio
-import functools
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from runyard import traces
 from runyard.authoring.context import RunContext
 from runyard.authoring.errors import InvalidToolInput, Refused
 from runyard.authoring.tools import Tool
-from runyard.blocks import INTERRUPTED, Block
+from runyard.blocks import CANCELLED, INTERRUPTED, Block
 from runyard.db.records import Call
 from runyard.runs import CallState
 from runyard_workers import spans
@@ -29,12 +28,22 @@ CANCEL_GRACE_S = 10.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadyCall:
-    """A call whose tool is known and whose arguments are valid."""
+    """A call whose tool is known and whose arguments are valid. `has_started`: on a worker before."""
 
     index: int
     call_id: str
     tool: Tool
     arguments: dict[str, Any]
+    has_started: bool
+
+    @property
+    def result_unless_it_runs(self) -> ToolResult:
+        """What the model is told if the run is cancelled before the call begins here."""
+        return error_result(INTERRUPTED if self.has_started else CANCELLED)
+
+
+class NotBegunError(Exception):
+    """The run was cancelled while the call waited for a thread."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +84,13 @@ def plan_batch(blocks: Sequence[Block], ledger: Sequence[Call], tools: Mapping[s
             except BaseException as error:  # noqa: BLE001 - pydantic lets what an author's validator raises through
                 refused[index] = error_result(describe_exception(error))
                 continue
-            ready = ReadyCall(index=index, call_id=call.call_id, tool=tool, arguments=arguments)
+            ready = ReadyCall(
+                index=index,
+                call_id=call.call_id,
+                tool=tool,
+                arguments=arguments,
+                has_started=call.state is CallState.STARTED,
+            )
             (alone if tool.exclusive else together).append(ready)
     groups = ([tuple(together)] if together else []) + [(call,) for call in alone]
     return Batch(finished=finished, refused=refused, groups=tuple(groups))
@@ -90,11 +105,13 @@ async def run_group(
     """Run calls at the same time; yields outcomes as they come. Close it (`aclosing`) to drop what still runs.
 
     Once `cancelled` is set the tools are told and have 10 s; those that still run then are abandoned as interrupted.
+    Those that wait for a thread do not begin any more.
     """
     began = time.monotonic()
+    begun: set[int] = set()
     contexts = [context_of(call) for call in group]
     tasks = {
-        asyncio.create_task(_run(call, threads, context), name=call.call_id): call
+        asyncio.create_task(_run(call, threads, context, begun), name=call.call_id): call
         for call, context in zip(group, contexts, strict=True)
     }
     pending = set(tasks)
@@ -106,7 +123,9 @@ async def run_group(
                 pending.discard(task)
                 yield task.result()
         for task in [task for task in tasks if task in pending]:
-            yield CallOutcome(index=tasks[task].index, result=error_result(INTERRUPTED), duration_ms=_since_ms(began))
+            call = tasks[task]
+            result = error_result(INTERRUPTED) if call.index in begun else call.result_unless_it_runs
+            yield CallOutcome(index=call.index, result=result, duration_ms=_since_ms(began))
     finally:
         grace.cancel()
         for task in pending:
@@ -121,13 +140,24 @@ async def _grace(cancelled: asyncio.Event, contexts: Sequence[RunContext]) -> No
     await asyncio.sleep(CANCEL_GRACE_S)
 
 
-async def _run(call: ReadyCall, threads: ToolThreads, context: RunContext) -> CallOutcome:
+async def _run(call: ReadyCall, threads: ToolThreads, context: RunContext, begun: set[int]) -> CallOutcome:
     began = time.monotonic()
     with spans.executing_tool(call.tool.name, call.call_id) as span:
-        result = await _result(call, threads, context)
+        result = await _result(call, threads, context, begun)
         if result.is_error:
             traces.failed(span, "tool_error")
     return CallOutcome(index=call.index, result=result, duration_ms=_since_ms(began))
+
+
+def unless_cancelled(work: Callable[[], Any], context: RunContext) -> Callable[[], Any]:
+    """`work` as it is called when its turn has come. It raises `NotBegunError` if the run was cancelled by then."""
+
+    def begin() -> Any:
+        if context.cancelled.is_set():
+            raise NotBegunError
+        return work()
+
+    return begin
 
 
 def tell_failure(context: RunContext, tool: str, error: BaseException) -> None:
@@ -140,19 +170,27 @@ def _since_ms(began: float) -> int:
     return int((time.monotonic() - began) * 1000)
 
 
-async def _result(call: ReadyCall, threads: ToolThreads, context: RunContext) -> ToolResult:
+async def _result(call: ReadyCall, threads: ToolThreads, context: RunContext, begun: set[int]) -> ToolResult:
     tool = call.tool
     arguments = dict(call.arguments)
     if tool.context_parameter is not None:
         arguments[tool.context_parameter] = context
-    work = functools.partial(tool.handler, **arguments)
+
+    def work() -> Any:
+        begun.add(call.index)
+        return tool.handler(**arguments)
+
     try:
-        value = await run_author_code(work, is_async=tool.is_async, timeout_s=tool.timeout_s, threads=threads)
+        value = await run_author_code(
+            unless_cancelled(work, context), is_async=tool.is_async, timeout_s=tool.timeout_s, threads=threads
+        )
         return value if type(value) is ToolResult else to_result(value, tool=tool.name)
     except OverstayedError:
         context.cancelled.set()
         return error_result(f'Tool "{tool.name}" timed out after {tool.timeout_s:g} s')
     except FailedError as failure:
+        if isinstance(failure.error, NotBegunError):
+            return call.result_unless_it_runs
         tell_failure(context, tool.name, failure.error)
         return error_result(describe_exception(failure.error))
     except UnserializableResult as error:

@@ -36,7 +36,6 @@ from runyard_workers.continuations import asks_for_tools, check_pauses, is_pause
 from runyard_workers.functions.output import FunctionOutput
 from runyard_workers.functions.steps import FunctionSteps
 from runyard_workers.output import Output
-from runyard_workers.progress import Progress
 from runyard_workers.services import Services
 from runyard_workers.steps import ModelSteps, Steps, StoppedError
 
@@ -204,7 +203,7 @@ class Execution:
             return stored_ending(invocation, self._rows)
         if run.generation != self.held.generation or run.status is not RunStatus.RUNNING:
             raise GenerationLost(self.held.run_id)
-        self._steps.progress = Progress.stored(run, invocation)
+        self._steps.progress = self._steps.progress.loaded(run, invocation)
         if run.cancel_requested:
             self.cancel()
         return None

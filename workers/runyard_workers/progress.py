@@ -30,6 +30,10 @@ class Progress:
             run_cost=_cost(run.cost),
         )
 
+    def loaded(self, run: Run, invocation: Invocation) -> Self:
+        """The steps as the rows have them, the rest as counted here: a turn whose commit was lost has been paid for."""
+        return replace(self, steps=invocation.steps, run_steps=run.steps)
+
     def plus_step(self, usage: Usage, cost: Cost) -> Self:
         spent = self.plus_spent(usage, cost)
         return replace(spent, steps=self.steps + 1, run_steps=self.run_steps + 1)

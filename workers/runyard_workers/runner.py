@@ -240,7 +240,7 @@ class Runner:
             if execution.has_yielded:
                 YIELDS.inc()
             spans.left("handed_over")
-            await self._give_back(holding, sent=execution.sent)
+            await self._give_back(holding, sent=execution.sent, spent=execution.spent())
         except asyncio.CancelledError:
             spans.left("dropped")
             raise

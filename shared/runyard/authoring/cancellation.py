@@ -1,6 +1,7 @@
 """`ctx.cancelled`: how a tool learns that its run is being cancelled."""
 
 import asyncio
+import contextlib
 import threading
 
 
@@ -21,7 +22,8 @@ class Cancellation:
             self._set = True
             waiters, self._waiters = self._waiters, set()
         for waiter in waiters:
-            waiter.get_loop().call_soon_threadsafe(_wake, waiter)
+            with contextlib.suppress(RuntimeError):  # its loop, one of the author's, is closed: nobody waits there
+                waiter.get_loop().call_soon_threadsafe(_wake, waiter)
 
     def is_set(self) -> bool:
         return self._set

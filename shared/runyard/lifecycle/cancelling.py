@@ -77,6 +77,8 @@ async def _cancel_newest(connection: AsyncConnection, run: Run, *, at: int) -> C
         case _:
             waiting = tuple(await waiting_inputs(connection, run.id))
             await drop_inputs(connection, run.id, waiting)
+            if waiting:
+                await touch(connection, run.id)
             return Cancelled(run=run, invocation_id=run.invocation_id, status=run.status, dropped=waiting)
 
 

@@ -31,6 +31,7 @@ from runyard_workers import calls, output
 from runyard_workers.flusher import Flusher
 from runyard_workers.providers.model import ThinkingDelta, Usage, UsageSoFar
 from runyard_workers.runner import Runner
+from runyard_workers.threads import ToolThreads
 
 pytestmark = pytest.mark.anyio
 
@@ -309,6 +310,37 @@ async def test_a_tool_that_ignores_it_is_left_behind(worker: Worker, block: thre
     assert [call.state for call in settled.calls] == [CallState.FINISHED] * 3
 
 
+@pytest.mark.parametrize("hears", [True, False], ids=["heard", "ignored"])
+async def test_what_waits_for_a_thread_does_not_start(
+    worker: Worker, block: threading.Event, monkeypatch: pytest.MonkeyPatch, hears: bool
+) -> None:
+    """Its call is in the ledger as started, but nobody has called it: it cannot have acted."""
+    if not hears:
+        monkeypatch.setattr(calls, "CANCEL_GRACE_S", 0.01)
+    begun, ran, loop = asyncio.Event(), [], asyncio.get_running_loop()
+
+    @tool
+    def work(ctx: RunContext, step: int) -> str:
+        ran.append(step)
+        loop.call_soon_threadsafe(begun.set)
+        while not (hears and ctx.cancelled.is_set()) and not block.wait(0.01):
+            pass
+        return "stopped early"
+
+    worker.threads = ToolThreads(1)
+    worker.script(asks(*(tool_use(f"toolu_{step}", "work", step=step) for step in range(3))), tools=[work])
+    run = await start(worker)
+    await reached(begun)
+    await run.cancel()
+    settled = await run.settled()
+    block.set()
+    first = "stopped early" if hears else INTERRUPTED
+    assert [result["content"] for result in settled.results] == [first, CANCELLED, CANCELLED]
+    cancelled(settled)
+    assert await worker.threads.submit(lambda: "free").outcome == ("free", None)  # what was queued has had its turn
+    assert ran == [0]
+
+
 async def test_the_next_turn_rides_behind_the_results(worker: Worker) -> None:
     """One user message, results first, and nothing has run twice."""
     begun, runs = asyncio.Event(), []
@@ -514,7 +546,8 @@ async def test_a_flag_of_another_generation_is_not_this_ones(worker: Worker) -> 
 # Runs that change hands --------------------------------------------------------------------------------------------
 
 
-async def test_whoever_takes_a_run_that_is_to_stop_stops_it(worker: Worker) -> None:
+@pytest.mark.parametrize("idempotent", [False, True], ids=["once", "idempotent"])
+async def test_whoever_takes_a_run_that_is_to_stop_stops_it(worker: Worker, idempotent: bool) -> None:
     """The worker is dead, the cancel came before anybody knew."""
     ran = []
 
@@ -525,7 +558,7 @@ async def test_whoever_takes_a_run_that_is_to_stop_stops_it(worker: Worker) -> N
     worker.script(says("Never said."), tools=[lookup])
     claim = await worker.claim()
     holder = await Holder.of(worker.database, claim)
-    await holder.asks("a", "b", "c")
+    await holder.asks("a", "b", "c", idempotent=idempotent)
     await holder.starts("a", "b")
     await holder.finishes("a")
     await steer(worker, claim)

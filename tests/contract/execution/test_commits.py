@@ -17,7 +17,7 @@ from runyard.db.claims import Claim
 from runyard.errors import GenerationLost, ProviderError
 from runyard.runs import CallState, RunStatus
 from runyard_workers import output
-from runyard_workers.providers.model import TextDelta
+from runyard_workers.providers.model import TextDelta, Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -80,7 +80,7 @@ async def test_a_commit_that_fails_costs_nothing(worker: Worker, work: Any, faul
     ]
     assert sorted(effects.done) == ["lookup x", "pay 5"]
     assert (settled.run.status, settled.run.steps) == (RunStatus.COMPLETED, 2)
-    assert settled.run.usage["input_tokens"] == 40
+    assert settled.run.usage["input_tokens"] == 20 * len(worker.provider.requests)
     assert {call.state for call in settled.calls} == {CallState.FINISHED}
 
 
@@ -91,8 +91,11 @@ async def test_a_turn_is_paid_for_again_only_if_it_was_lost(
 ) -> None:
     prepare(worker)
     worker.database.faults[work] = [fault]
-    await worker.run()
+    settled = (await worker.run()).check()
     assert len(worker.provider.requests) == calls
+    paid = Usage(input_tokens=20 * calls, output_tokens=8 * calls).to_dict()
+    assert settled.result["usage"] == settled.run.usage == paid
+    assert settled.result["steps"] == settled.run.steps == 2
 
 
 async def test_text_that_was_not_sent_yet_is_withdrawn_too(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:

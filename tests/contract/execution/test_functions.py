@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.contract.store import states
 from tests.fakes.databases import Fault
 
 from runyard import Refused, RunContext, function
+from runyard.authoring.cancellation import Cancellation
 from runyard.authoring.functions import Function
 from runyard.blocks import CANCELLED, INTERRUPTED
 from runyard.db import boundaries, turns
@@ -24,6 +26,7 @@ from runyard.terminal import failure_body
 from runyard_workers import calls
 from runyard_workers.functions.outcome import OUTPUT_LIMIT_BYTES
 from runyard_workers.functions.output import TEXT_LIMIT_BYTES
+from runyard_workers.threads import ToolThreads
 
 pytestmark = pytest.mark.anyio
 
@@ -370,6 +373,37 @@ async def test_one_that_does_not_hear_of_its_cancel_is_left_behind(
     settled = await cancel(worker, *await begun(worker, slow))
     assert settled.results[0]["content"] == INTERRUPTED
     assert settled.result["text"] == "paying"
+
+
+async def test_one_that_waits_for_a_thread_as_it_is_cancelled_never_runs(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, free, told, tell = [], threading.Event(), asyncio.Event(), Cancellation.set
+
+    def noted_tell(self: Cancellation) -> None:
+        tell(self)
+        told.set()
+
+    monkeypatch.setattr(Cancellation, "set", noted_tell)
+
+    @function
+    def pay() -> None:
+        runs.append("pay")
+
+    worker.threads = ToolThreads(1)
+    busy = worker.threads.submit(free.wait)
+    await busy.started
+    claim, crew = await worker.claim(**offer(worker, pay), content="{}"), Crew(worker=worker)
+    crew.start(claim)
+    await worker.database.wrote(turns.start_calls)
+    await worker.database.write(cancel_run, claim.run.id, states.OWNER, at=states.AT + 50)
+    await crew.runner.cancel_if_asked(claim.run.id)
+    await reached(told)
+    free.set()
+    await crew.left()
+    settled = (await worker.settled(claim.run.id)).check()
+    assert (settled.run.status, settled.results[0]["content"]) == (RunStatus.CANCELLED, CANCELLED)
+    assert runs == []
 
 
 async def test_one_that_is_cancelled_before_it_began_never_runs(worker: Worker) -> None:

@@ -16,7 +16,7 @@ from tests.fakes.rows import text, tool_use
 from runyard import RunContext, tool
 from runyard.authoring.tools import Tool
 from runyard.blocks import INTERRUPTED
-from runyard.db import boundaries, claims
+from runyard.db import boundaries, claims, turns
 from runyard.db.claims import Claim
 from runyard.lifecycle import cancelling
 from runyard.lifecycle.accept import accept_turn
@@ -258,6 +258,32 @@ async def test_when_the_time_is_over_a_tool_that_may_run_again_is_stopped(worker
     assert [result["content"] for result in settled.results] == ["fetched"]
     assert len(runs) == 2
     assert len(set(runs)) == 1
+
+
+async def test_a_tool_that_has_its_result_holds_up_nobody(worker: Worker) -> None:
+    """It must not be cut, and it cannot be any more: what still runs may run again."""
+    gate, runs = Gate(), []
+
+    @tool(idempotent=True)
+    async def fetch() -> str:
+        runs.append("fetch")
+        if runs.count("fetch") == 1:
+            await gate()
+        return "fetched"
+
+    @tool
+    async def pay() -> str:
+        runs.append("pay")
+        return "paid"
+
+    worker.script(asks(tool_use("toolu_1", "fetch"), tool_use("toolu_2", "pay")), says("Done."), tools=[fetch, pay])
+    here = Leaving(worker, await worker.claim())
+    await reached(gate.reached)
+    await worker.database.wrote(turns.finish_call)
+    await done(here.leaves(0))
+    settled = await here.goes_on()
+    assert [result["content"] for result in settled.results] == ["fetched", "paid"]
+    assert sorted(runs) == ["fetch", "fetch", "pay"]
 
 
 async def test_one_tool_that_must_not_be_cut_keeps_its_batch(

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.contract.store.holder import Holder
 from tests.contract.store.states import (
     AT,
     OWNER,
@@ -127,6 +128,18 @@ async def test_every_transaction_is_told(database: Database, database_url: str) 
     await database.write(erase_run, run, OWNER, at=AT + 8)
     assert await reader.news() == [("deleted", run, True)]
     assert await reader.news() == []
+
+
+async def test_what_a_cancel_of_a_failed_run_drops_is_told(database: Database, database_url: str) -> None:
+    reader = Reader(database, OWNER)
+    await accepted(database)
+    holder = await Holder.of(database, await claimed(database, registered(database_url)))
+    run = holder.claim.run.id
+    await database.write(accept_turn, new_turn(continues=run, content="and storks?"))
+    await holder.fails()
+    assert (await reader.news())[-1] == ("run", run, "failed", 1)
+    await database.write(cancel_run, run, OWNER, at=AT + 200)
+    assert await reader.news() == [("run", run, "failed", 0)]
 
 
 async def test_one_who_was_away_is_told_what_is_so_now(database: Database, database_url: str) -> None:

@@ -10,13 +10,14 @@ from runyard.authoring.errors import InvalidToolInput, Refused
 from runyard.authoring.functions import Function
 from runyard.authoring.issues import as_text
 from runyard.authoring.tools import Tool
+from runyard.blocks import CANCELLED
 from runyard.errors import FunctionFailed, InvalidArgs, RunTimeout, RunyardError
 from runyard.text import clean_text, truncate_bytes
 from runyard_workers.author_code import FailedError, OverstayedError, run_author_code
-from runyard_workers.calls import tell_failure
+from runyard_workers.calls import NotBegunError, tell_failure, unless_cancelled
 from runyard_workers.functions.outcome import Outcome, error_dict, output_of
 from runyard_workers.functions.output import FunctionOutput
-from runyard_workers.results import RESULT_LIMIT_BYTES, ToolResult, describe_exception
+from runyard_workers.results import RESULT_LIMIT_BYTES, ToolResult, describe_exception, error_result
 from runyard_workers.threads import ToolThreads
 
 
@@ -35,6 +36,8 @@ def function_call(function: Function[..., Any], output: FunctionOutput, threads:
             value = output_of(await _returned(function, input, context, threads))
         except (RunyardError, Refused) as ended:
             error = error_dict(ended)
+        except NotBegunError:
+            return error_result(CANCELLED)
         except OverstayedError:
             context.cancelled.set()
             error = error_dict(RunTimeout(f"the function timed out after {function.timeout_s:g} s"))
@@ -55,7 +58,7 @@ async def _returned(function: Function[..., Any], given: Any, context: RunContex
     """What the function returns for the given arguments.
 
     Raises:
-        InvalidArgs, Refused, FunctionFailed, OverstayedError: in place of a value.
+        InvalidArgs, Refused, FunctionFailed, OverstayedError, NotBegunError: in place of a value.
     """
     try:
         arguments = function.arguments(given)
@@ -68,9 +71,14 @@ async def _returned(function: Function[..., Any], given: Any, context: RunContex
         arguments[function.context_parameter] = context
     work = functools.partial(function.handler, **arguments)
     try:
-        return await run_author_code(work, is_async=function.is_async, timeout_s=function.timeout_s, threads=threads)
+        return await run_author_code(
+            unless_cancelled(work, context),
+            is_async=function.is_async,
+            timeout_s=function.timeout_s,
+            threads=threads,
+        )
     except FailedError as failure:
-        if isinstance(failure.error, Refused):
+        if isinstance(failure.error, Refused | NotBegunError):
             raise failure.error from None
         tell_failure(context, function.name, failure.error)
         raise _failed(failure.error, context) from failure.error
