@@ -123,9 +123,12 @@ async def run_group(
                 pending.discard(task)
                 yield task.result()
         for task in [task for task in tasks if task in pending]:
-            call = tasks[task]
-            result = error_result(INTERRUPTED) if call.index in begun else call.result_unless_it_runs
-            yield CallOutcome(index=call.index, result=result, duration_ms=_since_ms(began))
+            if task.done():  # while another call's result was being stored
+                yield task.result()
+            else:
+                call = tasks[task]
+                result = error_result(INTERRUPTED) if call.index in begun else call.result_unless_it_runs
+                yield CallOutcome(index=call.index, result=result, duration_ms=_since_ms(began))
     finally:
         grace.cancel()
         for task in pending:

@@ -16,6 +16,7 @@ from tests.contract.store.holder import Holder
 from tests.fakes.databases import Fault
 from tests.fakes.provider import MODEL, ScriptedProvider, asks, says
 from tests.fakes.rows import text, tool_use
+from tests.integration.processes import eventually
 
 from runyard import RunContext, tool
 from runyard.blocks import CANCELLED, INTERRUPTED
@@ -339,6 +340,38 @@ async def test_what_waits_for_a_thread_does_not_start(
     cancelled(settled)
     assert await worker.threads.submit(lambda: "free").outcome == ("free", None)  # what was queued has had its turn
     assert ran == [0]
+
+
+async def test_a_tool_that_returns_while_another_ones_result_is_stored_is_not_left_behind(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is over before the batch looks at it again."""
+    monkeypatch.setattr(calls, "CANCEL_GRACE_S", 0)
+    begun = asyncio.Event()
+
+    @tool
+    async def quick() -> str:
+        return "at once"
+
+    @tool
+    async def patient(ctx: RunContext) -> str:
+        begun.set()
+        await ctx.cancelled.wait()
+        return "in time"
+
+    worker.script(asks(tool_use("toolu_1", "quick"), tool_use("toolu_2", "patient")), tools=[quick, patient])
+    run = Run(worker, Crew(worker=worker), await worker.claim())
+
+    async def store_slowly() -> None:
+        await reached(begun)
+        await run.cancel()
+        await eventually(lambda: "toolu_2" not in {task.get_name() for task in asyncio.all_tasks()}, "tool's end")
+
+    worker.database.before[turns.finish_call] = store_slowly
+    run.crew.start(run.claim)
+    settled = await run.settled()
+    assert [result["content"] for result in settled.results] == ["at once", "in time"]
+    cancelled(settled)
 
 
 async def test_the_next_turn_rides_behind_the_results(worker: Worker) -> None:
