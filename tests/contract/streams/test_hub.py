@@ -70,6 +70,12 @@ class Streams:
         while await self.subscribers(stream_id) != count:  # noqa: ASYNC110 (Redis sets no event of ours)
             await asyncio.sleep(0.005)
 
+    async def looked_up(self, stream_id: str = SID) -> None:
+        """It is subscribed to, and was then looked up: what is written from now on comes by the subscription alone."""
+        window = self.hub._windows[self.store.keys.channel(stream_id).encode()]
+        while window.known_at_s == window.heard_at_s:  # noqa: ASYNC110 (it sets no event)
+            await asyncio.sleep(0.005)
+
     async def connections(self) -> list[dict[str, str]]:
         """The gateway's, by the name that the fixture gave them."""
         return [one for one in await self.admin.client_list() if one["name"] == self.store.keys.prefix]
@@ -553,6 +559,7 @@ async def test_many_readers_share_one_subscription_and_one_encoding(streams: Str
     with contextlib.ExitStack() as stack:
         tails = [stack.enter_context(streams.hub.watch(SID)) for _ in range(200)]
         await streams.subscribed(count=1)
+        await streams.looked_up()
         pulls = [asyncio.create_task(pull(tail, 0)) for tail in tails]
         await asyncio.sleep(0)
         await streams.write("a", "b")
@@ -619,7 +626,7 @@ async def test_silent_streams_are_listed_until_a_frame_comes(streams: Streams) -
     with streams.hub.watch(SID) as tail, streams.hub.watch("st_2"):
         assert sorted(streams.hub.silent(0)) == [SID, "st_2"]
         assert streams.hub.silent(60) == []
-        await streams.subscribed()
+        await streams.looked_up()
         began_s = time.monotonic()
         await streams.write("a")
         assert (await pull(tail, 0)).cursor == 1
