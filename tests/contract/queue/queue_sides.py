@@ -9,6 +9,7 @@ import pika
 import pytest
 import redis
 from pika.adapters.blocking_connection import BlockingChannel
+from tests.integration.processes import GUARD_S
 from tests.rabbitmq_servers import rabbitmq_server
 from tests.redis_servers import redis_server
 from tests.relay import Relay, relay_before
@@ -170,7 +171,10 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads that look for their end every second, and wait for seconds before they try again, do so sooner."""
+    """Threads that look for their end every second, and wait for seconds before they try again, do so sooner. A sender
+    that closes has the time to send what is pending.
+    """
+    monkeypatch.setattr("runyard.queue.wakeups.CLOSE_WAIT_S", GUARD_S)
     monkeypatch.setattr("runyard.queue.consumption.IDLE_TIMEOUT_MS", 100)
     monkeypatch.setattr("dramatiq.worker.CONSUMER_RESTART_DELAY_SECS", 0.1)
     monkeypatch.setattr("dramatiq.worker.POST_PROCESS_MESSAGE_RETRY_DELAY_SECS", 0.1)

@@ -90,6 +90,7 @@ async def test_a_worker_that_drains_fetches_nothing_and_holds_nothing_back(broke
         await sent(broker.url, broker.prefix)
         await leaving.has_woken(1)
         leaving.slots.close()
+        await leaving.has_looked_in_vain()  # a look that was under way is over
         await sent(broker.url, broker.prefix, 3)
         await leaving.has_looked_in_vain()
         async with listening(broker.url, broker.prefix, slots=5) as staying:

@@ -10,7 +10,7 @@ import structlog
 from structlog.typing import EventDict
 from tests.contract.queue.listening import listening, publishing, sent, wake
 from tests.contract.queue.queue_sides import Broker, on_rabbitmq
-from tests.integration.processes import eventually
+from tests.integration.processes import GUARD_S, eventually
 
 from runyard.queue import broker as brokers
 from runyard.queue import wakeups
@@ -92,6 +92,7 @@ async def test_a_broker_that_does_not_answer_holds_up_neither_callers_nor_the_en
     broker: Broker, logged: list[EventDict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wakeups, "CLOSE_WAIT_S", 0.2)
+    monkeypatch.setattr("runyard.queue.redis_broker.COMMAND_TIMEOUT_S", GUARD_S)
     broker.relay.fall_silent()
     async with publishing(broker.url, broker.prefix) as publisher:
         wake(publisher, 10)
@@ -106,6 +107,7 @@ async def test_only_so_many_wait_for_a_broker_that_is_slow(
 ) -> None:
     monkeypatch.setattr(wakeups, "CLOSE_WAIT_S", 0.2)
     monkeypatch.setattr(wakeups, "PENDING_MAX", 3)
+    monkeypatch.setattr("runyard.queue.redis_broker.COMMAND_TIMEOUT_S", GUARD_S)
     broker.relay.fall_silent()
     async with publishing(broker.url, broker.prefix) as publisher:
         for _ in range(wakeups.PUBLISH_THREADS):

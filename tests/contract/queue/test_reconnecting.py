@@ -124,6 +124,7 @@ async def test_a_message_whose_way_to_the_worker_was_cut_goes_back(broker: Broke
     async with listening(broker.url, broker.prefix, slots=20) as worker:
         assert isinstance(worker.broker, WakingRedisBroker)
         worker.slots.close()
+        await worker.has_looked_in_vain()  # a look that was under way is over
         await sent(broker.url, broker.prefix, 2)
         assert len(worker.broker.do_fetch(broker.side.name, 2)) == 2
         worker.slots.open()
