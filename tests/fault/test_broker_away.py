@@ -13,6 +13,7 @@ from tests.contract.queue.queue_sides import rabbitmq_side, redis_side
 from tests.fault.accounts import Started, claims
 from tests.fault.conftest import Fleet, Side
 from tests.fault.crew import Crew, working
+from tests.integration.processes import eventually
 from tests.integration.stack import Gateway, Stack, serving
 from tests.mortal_servers import MortalServer, mortal_rabbitmq, mortal_redis
 from tests.ports import free_port
@@ -85,8 +86,7 @@ async def test_a_broker_that_is_killed_and_comes_back_loses_and_doubles_nothing(
     waiting += await called(far.gateway)
     stack.standin.gate(unique).release()
     await end_well(stack, far.gateway, [long, *waiting])
-    unsent = far.gateway.process.events("wake-up not sent")
-    assert unsent
+    unsent = await eventually(lambda: far.gateway.process.events("wake-up not sent"), "failure to send")
     assert value(scraped(far.metrics_port), "runyard_wake_ups_unsent_total") >= len(unsent)
     await asyncio.to_thread(far.server.start)
     await end_well(stack, far.gateway, await called(far.gateway))

@@ -116,7 +116,8 @@ async def test_two_hundred_runs_outlive_a_worker(stack: Stack, crew: Crew, uniqu
         if account.deaths:
             taken_over.add(run_id)
     assert abandoned <= taken_over, "among others that were on their way"
-    assert [burial["runs"] for burial in crew.burials()] == [len(taken_over)]
+    # Whom an earlier test killed at its end is buried here too, without runs.
+    assert [burial["runs"] for burial in crew.burials() if burial["runs"]] == [len(taken_over)]
 
 
 def at_work(stack: Stack, audience: Audience, tool: str) -> int:

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -69,4 +69,5 @@ def sharing_one_processor(processes: Sequence[Process]) -> Iterator[None]:
 def _pin(pid: int, processors: set[int]) -> None:
     """Affinity is each thread's own; new ones have it from who started them."""
     for thread in Path(f"/proc/{pid}/task").iterdir():
-        os.sched_setaffinity(int(thread.name), processors)
+        with suppress(ProcessLookupError):  # it has ended since
+            os.sched_setaffinity(int(thread.name), processors)

@@ -82,17 +82,17 @@ class Scene:
 
     async def begin_what_is_on_its_way(self, frames: Relay, rows: severing.Relay) -> list[Held]:
         """Frames that have not arrived, a commit whose answer has not, a commit that has not: the last two are returned
-        and pass when they are let.
+        and pass when they are let. They come last: Postgres waits 5 s for a commit, and a worker 10 s for its answer.
         """
         says_more, ends = self.standing("more"), self.standing("end")
         says_never = says("Never ", hold(says_more.name), "heard.", hold(ends.name))
         writing = await self.begin("writing", says_never, says("Heard."))
         await writing.until_text("Never ")
+        committing = await self.begin("committing", says("Never ", hold(ends.name), "stored."), says("Stored."))
+        await committing.until_text("Never ")
         answered = rows.hold(b"INSERT INTO agent_calls", Cut.AFTER)
         await self.begin("charging", says("Stored. ").calls("charge", {"order": "a"}), says("Charged."))
         await reached(answered)
-        committing = await self.begin("committing", says("Never ", hold(ends.name), "stored."), says("Stored."))
-        await committing.until_text("Never ")
         sent = rows.hold(b"agent_messages", Cut.BEFORE)
         ends.advance()
         await reached(sent)
