@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import gc
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -168,14 +168,6 @@ async def nothing_left() -> AsyncIterator[None]:
     async with asyncio.timeout(GUARD_S):
         while left := tasks_of_calls():
             await asyncio.wait(left)
-
-
-@pytest.fixture
-def block() -> Iterator[threading.Event]:
-    """What a stuck sync tool waits for; set at the end, so that no thread outlives its test."""
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 def ready(*tools: Tool[..., Any]) -> list[ReadyCall]:

@@ -3,7 +3,6 @@
 import asyncio
 import contextvars
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,14 +11,6 @@ from runyard_workers.threads import ThreadCall, ToolThreads
 pytestmark = pytest.mark.anyio
 
 GUARD_S = 30.0
-
-
-@pytest.fixture
-def block() -> Iterator[threading.Event]:
-    """What a stuck tool waits for; set at the end, so that no thread outlives its test."""
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 async def value(call: ThreadCall) -> object:

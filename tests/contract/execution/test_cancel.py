@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,14 +37,6 @@ pytestmark = pytest.mark.anyio
 
 LONG_S = 3600.0
 COUNTED = UsageSoFar(Usage(input_tokens=27, output_tokens=1), MODEL)
-
-
-@pytest.fixture
-def block() -> Iterator[threading.Event]:
-    """What a stuck sync tool waits for; set at the end, so that no thread outlives its test."""
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 @pytest.fixture

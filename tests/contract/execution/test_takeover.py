@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,14 +22,6 @@ from runyard_workers.liveness import Liveness
 from runyard_workers.providers.model import TextDelta
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def block() -> Iterator[threading.Event]:
-    """What a stuck sync tool waits for; set at the end, so that no thread outlives its test."""
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 async def give_back(worker: Worker, claim: Claim) -> Claim:

@@ -5,7 +5,6 @@ import contextlib
 import json
 import math
 import threading
-from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -31,14 +30,6 @@ MARK = "\N{REPLACEMENT CHARACTER}"
 @tool
 async def lookup(q: str) -> str:
     return f"about {q}"
-
-
-@pytest.fixture
-def block() -> Iterator[threading.Event]:
-    """What a stuck sync tool waits for; set at the end, so that no thread outlives its test."""
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 def returning(value: Any) -> Tool[..., Any]:
