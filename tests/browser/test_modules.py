@@ -61,6 +61,11 @@ SENT = """async (units) => {
     return sent;
 }"""
 
+DURATION = """async (durationMs) => {
+    const { durationWords } = await import("/console/views/words.js");
+    return durationWords(durationMs);
+}"""
+
 
 @pytest.fixture(scope="module")
 async def page(sqlite_stack: Stack, chromium: Browser) -> AsyncIterator[Page]:
@@ -454,3 +459,21 @@ async def test_text_that_no_store_holds_is_not_sent(page: Page) -> None:
     """A text area may be left with half of a character; the gateway refuses it."""
     units = [ord("a"), 0, 0xD83D, ord("b"), 0xD83D, 0xDE42, 0xDC00]
     assert json.loads(await page.evaluate(SENT, units)) == {"input": "a\ufffd\ufffdb\N{SLIGHTLY SMILING FACE}\ufffd"}
+
+
+# Words ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "words"),
+    [
+        (999, "999 ms"),
+        (1_000, "1 s"),
+        (59_900, "59.9 s"),
+        (60_000, "1 min 0 s"),
+        (119_499, "1 min 59 s"),
+        (119_500, "2 min 0 s"),
+    ],
+)
+async def test_durations_have_no_sixtieth_second(page: Page, duration_ms: int, words: str) -> None:
+    assert await page.evaluate(DURATION, duration_ms) == words

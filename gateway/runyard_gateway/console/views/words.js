@@ -10,7 +10,8 @@ const WHOLE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyl
 export function durationWords(durationMs) {
   if (durationMs < 1_000) return `${durationMs} ms`;
   if (durationMs < 60_000) return `${SECONDS.format(durationMs / 1_000)} s`;
-  return `${Math.floor(durationMs / 60_000)} min ${Math.round((durationMs % 60_000) / 1_000)} s`;
+  const seconds = Math.round(durationMs / 1_000);
+  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
 export function plural(count, word) {
