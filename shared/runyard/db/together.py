@@ -33,11 +33,32 @@ class Update:
     table: sa.Table
     columns: tuple[str, ...]
     where: sa.ColumnElement[bool]
-    keys: tuple[str, ...] = ()
-    """Further columns by whose values the row is found, which differ between writes of the same call."""
     computed: Mapping[str, sa.ColumnElement[Any]] = field(default_factory=dict)
     """Columns whose new values are computed from the row's old ones."""
     returning: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class InsertRows:
+    """Any number of rows, at least one. The value of `rows` is a list of their values by column.
+
+    One write for each row would do the same, but a statement of a hundred takes seconds to be made.
+    """
+
+    table: sa.Table
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UpdateRows:
+    """Any number of rows, at least one, each set to values of its own. The value of `rows` is a list of those by
+    column, with the values of `keys`, by which each row is found.
+    """
+
+    table: sa.Table
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    where: sa.ColumnElement[bool]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,14 +69,14 @@ class Lock:
     where: sa.ColumnElement[bool]
 
 
-Write = Insert | Update
+Write = Insert | Update | InsertRows | UpdateRows
 """To be made at import: statements that are made of it are cached for as long as the process lives."""
 
 Values = Mapping[str, Any]
 """Values by column, and those of the parameters of `where` and `computed`."""
 
 
-First = tuple[Write | Lock, Values]
+First = tuple[Insert | Update | Lock, Values]
 Work = tuple[Write, Values]
 
 
@@ -92,14 +113,21 @@ async def _one_by_one(connection: AsyncConnection, first: First, *others: Work) 
     result = await connection.execute(_alone(0, write), _named(0, write, values))
     if (result.one_or_none() is None) if isinstance(write, Lock) else (result.rowcount == 0):
         return None
-    for number, (write, values) in enumerate(others, 1):
-        result = await connection.execute(_alone(number, write), _named(number, write, values))
+    for number, (other, values) in enumerate(others, 1):
+        result = await connection.execute(_alone(number, other), _alone_named(number, other, values))
     return result
 
 
 def _named(number: int, write: Write | Lock, values: Values) -> dict[str, Any]:
     names = _names(number, write)
     return {names.get(name, name): value for name, value in values.items()}
+
+
+def _alone_named(number: int, write: Write, values: Values) -> dict[str, Any] | list[dict[str, Any]]:
+    if isinstance(write, Insert | Update):
+        return _named(number, write, values)
+    shared = {name: value for name, value in values.items() if name != "rows"}
+    return [shared | {f"{column}_of_{number}": value for column, value in row.items()} for row in values["rows"]]
 
 
 @cache
@@ -113,10 +141,15 @@ def _alone(number: int, write: Write | Lock) -> sa.Executable:
         case Update():
             update = _update(number, write)
             return update.returning(write.table) if write.returning else update
+        case InsertRows():
+            return sqlite.insert(write.table).values(_values(number, write))
+        case UpdateRows():
+            keys = [write.table.c[column] == _parameter(number, write, column) for column in write.keys]
+            return sa.update(write.table).where(write.where, *keys).values(_values(number, write))
 
 
 @cache
-def _as_one(first: Write | Lock, *others: Write) -> sa.Select[Any]:
+def _as_one(first: Insert | Update | Lock, *others: Write) -> sa.Select[Any]:
     written = _first(first).cte("first_write")
     beside = [_beside(number, write, written) for number, write in enumerate(others, 1)]
     found = beside[-1] if others and isinstance(others[-1], Update) and others[-1].returning else written
@@ -126,7 +159,7 @@ def _as_one(first: Write | Lock, *others: Write) -> sa.Select[Any]:
 _WRITTEN: sa.ColumnElement[int] = sa.literal_column("1").label("written")
 
 
-def _first(write: Write | Lock) -> HasCTE:
+def _first(write: Insert | Update | Lock) -> HasCTE:
     match write:
         case Lock():
             return _lock(write)
@@ -146,6 +179,22 @@ def _beside(number: int, write: Write, written: sa.CTE) -> sa.CTE:
         case Update():
             update = _update(number, write).where(sa.select(written.c.written).exists())
             return (update.returning(write.table) if write.returning else update).cte(f"write_{number}")
+        case InsertRows(columns=columns):
+            given = _given(number, write, columns)
+            source = sa.select(*given.c).select_from(written.join(given, sa.true()))
+            return sa.insert(write.table).from_select(list(columns), source).cte(f"write_{number}")
+        case UpdateRows(columns=columns, keys=keys):
+            given = _given(number, write, (*columns, *keys))
+            found = [write.table.c[column] == given.c[column] for column in keys]
+            update = sa.update(write.table).where(write.where, *found, sa.select(written.c.written).exists())
+            return update.values({column: given.c[column] for column in columns}).cte(f"write_{number}")
+
+
+def _given(number: int, write: InsertRows | UpdateRows, columns: tuple[str, ...]) -> sa.TableValuedAlias:
+    """The rows of one parameter, so that the statement is the same however many there are."""
+    rows = sa.func.json_to_recordset(sa.bindparam(f"rows_of_{number}", type_=sa.JSON))
+    typed = [sa.column(column, write.table.c[column].type) for column in columns]
+    return rows.table_valued(*typed).render_derived(with_types=True)
 
 
 def _lock(write: Lock) -> sa.Select[Any]:
@@ -153,8 +202,7 @@ def _lock(write: Lock) -> sa.Select[Any]:
 
 
 def _update(number: int, write: Update) -> sa.Update:
-    keys = [write.table.c[column] == _parameter(number, write, column) for column in write.keys]
-    return sa.update(write.table).where(write.where, *keys).values(_values(number, write) | dict(write.computed))
+    return sa.update(write.table).where(write.where).values(_values(number, write) | dict(write.computed))
 
 
 def _values(number: int, write: Write) -> dict[str, sa.ColumnElement[Any]]:
@@ -162,7 +210,7 @@ def _values(number: int, write: Write) -> dict[str, sa.ColumnElement[Any]]:
 
 
 def _parameter(number: int, write: Write, column: str) -> sa.BindParameter[Any]:
-    return sa.bindparam(_names(number, write)[column], type_=write.table.c[column].type)
+    return sa.bindparam(f"{column}_of_{number}", type_=write.table.c[column].type)
 
 
 @cache
@@ -171,8 +219,7 @@ def _names(number: int, write: Write | Lock) -> dict[str, str]:
     match write:
         case Lock():
             return {}
-        case Insert(columns=columns):
-            named = columns
-        case Update(columns=columns, keys=keys):
-            named = (*columns, *keys)
-    return {column: f"{column}_of_{number}" for column in named}
+        case Insert(columns=columns) | Update(columns=columns):
+            return {column: f"{column}_of_{number}" for column in columns}
+        case InsertRows() | UpdateRows():
+            return {"rows": f"rows_of_{number}"}

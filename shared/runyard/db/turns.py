@@ -11,7 +11,7 @@ from runyard.blocks import Block
 from runyard.db.locks import claimed, write_claimed, write_locked
 from runyard.db.records import Call, Invocation, Message, Run
 from runyard.db.tables import agent_calls, agent_invocations, agent_messages, agent_runs
-from runyard.db.together import Insert, Update, Values, Write
+from runyard.db.together import InsertRows, Update, UpdateRows, Values, Write
 from runyard.db.transcripts import AssistantTurn, appending, assistant_row
 from runyard.ids import InvocationId, RunId
 from runyard.runs import CallState
@@ -92,7 +92,7 @@ TOTAL_COLUMNS = ("steps", "usage", "cost")
 """The columns of `Totals`, in a run and in an invocation."""
 
 _RUN_STEPPED = Update(table=agent_runs, columns=("last_seq", "last_activity_at", *TOTAL_COLUMNS), where=claimed)
-_CALL_PLANNED = Insert(
+_CALLS_PLANNED = InsertRows(
     table=agent_calls,
     columns=(
         *("run_id", "assistant_seq", "index", "invocation_id", "call_id", "name", "idempotent", "state"),
@@ -104,7 +104,7 @@ _CALLS_STARTED = Update(
     columns=("state", "started_at"),
     where=sa.and_(_of_turn, agent_calls.c.index.in_(sa.bindparam("indexes", expanding=True))),
 )
-_CALL_FINISHED = Update(
+_CALLS_FINISHED = UpdateRows(
     table=agent_calls, columns=("state", "content", "is_error", "finished_at"), keys=("index",), where=_of_turn
 )
 _this_invocation = agent_invocations.c.id == sa.bindparam("invocation")
@@ -165,25 +165,29 @@ async def append_turn(
         (_RUN_STEPPED, {"last_seq": turn.seq, "last_activity_at": at, **totals.run_values()}),
         appending(row),
         (INVOCATION_STEPPED, {"invocation": held.invocation_id, **totals.invocation_values()}),
-        *(_planning(held, turn.seq, index, call, at=at) for index, call in enumerate(calls)),
+        *_planning(held, turn.seq, calls, at=at),
     )
     return row
 
 
-def _planning(held: Held, assistant_seq: int, index: int, call: PlannedCall, *, at: int) -> tuple[Write, Values]:
-    return _CALL_PLANNED, {
-        "run_id": held.run_id,
-        "assistant_seq": assistant_seq,
-        "index": index,
-        "invocation_id": held.invocation_id,
-        "call_id": call.call_id,
-        "name": call.name,
-        "idempotent": call.idempotent,
-        "state": CallState.PLANNED if call.refusal is None else CallState.FINISHED,
-        "content": call.refusal,
-        "is_error": None if call.refusal is None else True,
-        "finished_at": None if call.refusal is None else at,
-    }
+def _planning(held: Held, assistant_seq: int, calls: Sequence[PlannedCall], *, at: int) -> list[tuple[Write, Values]]:
+    rows = [
+        {
+            "run_id": held.run_id,
+            "assistant_seq": assistant_seq,
+            "index": index,
+            "invocation_id": held.invocation_id,
+            "call_id": call.call_id,
+            "name": call.name,
+            "idempotent": call.idempotent,
+            "state": CallState.PLANNED if call.refusal is None else CallState.FINISHED,
+            "content": call.refusal,
+            "is_error": None if call.refusal is None else True,
+            "finished_at": None if call.refusal is None else at,
+        }
+        for index, call in enumerate(calls)
+    ]
+    return [(_CALLS_PLANNED, {"rows": rows})] if rows else []
 
 
 async def start_calls(
@@ -222,22 +226,18 @@ async def finish_call(
 def finishing(
     held: Held, assistant_seq: int, finished: Sequence[FinishedCall], *, at: int
 ) -> list[tuple[Write, Values]]:
-    """The writes of calls' results, under the run lock."""
-    return [
-        (
-            _CALL_FINISHED,
-            {
-                "run": held.run_id,
-                "turn": assistant_seq,
-                "index": call.index,
-                "state": CallState.FINISHED,
-                "content": call.content,
-                "is_error": call.is_error,
-                "finished_at": at,
-            },
-        )
+    """The write of calls' results, under the run lock; none if there are no results."""
+    rows = [
+        {
+            "index": call.index,
+            "state": CallState.FINISHED,
+            "content": call.content,
+            "is_error": call.is_error,
+            "finished_at": at,
+        }
         for call in finished
     ]
+    return [(_CALLS_FINISHED, {"run": held.run_id, "turn": assistant_seq, "rows": rows})] if rows else []
 
 
 async def set_frame_base(connection: AsyncConnection, held: Held, base: int, redis_run_id: str) -> None:

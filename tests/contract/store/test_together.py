@@ -8,7 +8,7 @@ from tests.contract.store.states import AT, accepted, new_turn
 
 from runyard.db.engine import Database
 from runyard.db.tables import agent_invocations, agent_messages, agent_runs
-from runyard.db.together import Insert, Update, write_returning, write_together
+from runyard.db.together import Insert, InsertRows, Update, UpdateRows, write_returning, write_together
 from runyard.lifecycle.accept import commit_turn
 
 pytestmark = pytest.mark.anyio
@@ -27,10 +27,14 @@ BEGIN = Update(
 APPEND = Insert(
     table=agent_messages, columns=("run_id", "seq", "invocation_id", "role", "content", "usage", "created_at")
 )
+APPEND_ROWS = InsertRows(table=APPEND.table, columns=APPEND.columns)
+REWRITE_ROWS = UpdateRows(
+    table=agent_messages, columns=("content",), keys=("seq",), where=agent_messages.c.run_id == sa.bindparam("of_run")
+)
 APPEND_ONCE = Insert(table=APPEND.table, columns=APPEND.columns, unless_exists=True)
 
 
-def row(run: Any, seq: int, content: str = "hello") -> dict[str, Any]:
+def row(run: Any, seq: int, content: Any = "hello") -> dict[str, Any]:
     return {
         "run_id": run.id,
         "seq": seq,
@@ -85,6 +89,23 @@ async def test_the_last_write_may_give_its_row_back(database: Database) -> None:
     other = (RETITLE, {"run": "run_other", "title": "Larks", "status": "idle"})
     assert await database.write(write_returning, other, (BEGIN, begun | {"status": "failed"})) is None
     assert (await stored(database, run))[:2] == ("Terns", "running")
+
+
+async def test_many_rows_are_one_write(database: Database) -> None:
+    run = await accepted(database)
+    first = (RETITLE, {"run": run.id, "title": "Swifts", "status": "idle"})
+    contents = ["hello", [{"type": "text", "text": "b\u00e4h", "a": None}], ""]
+    rows = [row(run, seq, content) for seq, content in enumerate(contents, 1)]
+    await database.write(write_together, first, (APPEND_ROWS, {"rows": rows}))
+    assert (await stored(database, run))[3] == contents
+    changes = [{"seq": 3, "content": "third"}, {"seq": 1, "content": "first"}, {"seq": 4, "content": "of nobody"}]
+    await database.write(write_together, first, (REWRITE_ROWS, {"of_run": run.id, "rows": changes}))
+    assert (await stored(database, run))[3] == ["first", contents[1], "third"]
+    other = (RETITLE, {"run": "run_other", "title": "Larks", "status": "idle"})
+    rewritten = (REWRITE_ROWS, {"of_run": run.id, "rows": [{"seq": 2, "content": "second"}]})
+    appended = (APPEND_ROWS, {"rows": [row(run, 4)]})
+    assert not await database.write(write_together, other, rewritten, appended)
+    assert (await stored(database, run))[3] == ["first", contents[1], "third"]
 
 
 async def test_none_happens_where_the_first_finds_no_row(database: Database) -> None:

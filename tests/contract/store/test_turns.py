@@ -1,6 +1,9 @@
 """A worker's transactions: what each of them stores."""
 
+from typing import Any
+
 import pytest
+import sqlalchemy as sa
 from tests.contract.store.states import (
     AT,
     CALLS,
@@ -102,6 +105,31 @@ async def test_a_batch_in_which_nothing_can_run_starts_nothing(database: Databas
     both = [finished(0, "bad arguments", is_error=True), finished(1, "bad arguments", is_error=True)]
     await database.write(start_calls, held(claim), 2, starting=[], finished=both, at=AT + 6)
     assert {call.state for call in await ledger(database, claim)} == {CallState.FINISHED}
+
+
+async def test_two_hundred_calls_are_written_by_the_statements_of_two(database: Database, claim: Claim) -> None:
+    """A statement for each number of calls would have to be made each time, which for two hundred takes seconds."""
+    statements: dict[int, list[str]] = {}
+    seq = 2
+    for count in (2, 200):
+        said = statements[count] = []
+
+        def note(*arguments: Any, said: list[str] = said) -> None:
+            said.append(arguments[2])
+
+        planned = [PlannedCall(call_id=f"toolu_{at}", name="lookup", idempotent=False) for at in range(count)]
+        texts = [f'page {at}, "quoted"\n' for at in range(count)]
+        refused = [finished(at, content, is_error=at % 2 == 0) for at, content in enumerate(texts)]
+        sa.event.listen(database._engine.sync_engine, "before_cursor_execute", note)
+        await database.write(append_turn, held(claim), assistant_turn(seq=seq), planned, TOTALS, at=AT + 5)
+        await database.write(start_calls, held(claim), seq, starting=[], finished=refused, at=AT + 6)
+        sa.event.remove(database._engine.sync_engine, "before_cursor_execute", note)
+        calls = await database.read(load_calls, claim.run.id, seq)
+        assert [(call.call_id, call.content, call.is_error) for call in calls] == [
+            (f"toolu_{at}", content, at % 2 == 0) for at, content in enumerate(texts)
+        ]
+        seq += 1
+    assert statements[2] == statements[200]
 
 
 async def test_the_tool_boundary_stores_the_last_results_and_one_user_row(database: Database, claim: Claim) -> None:
