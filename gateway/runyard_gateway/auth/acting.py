@@ -35,16 +35,16 @@ def check_may_run(agent: KnownAgent, identity: Identity) -> None:
         raise Forbidden('this is for admins: call it with "as": {"admin": true}', agent=agent.current.agent)
 
 
-def only_tenant(service: Service) -> str:
-    """The service's one tenant. Raises `InvalidArgs` if it has several."""
+def only_tenant(service: Service, *, field: str = "tenantId") -> str:
+    """The service's one tenant. Raises `InvalidArgs` if it has several and `field` had to name one."""
     if len(service.tenants) > 1:
-        raise InvalidArgs("the service is for several tenants: say which one", fields=["tenantId"])
+        raise InvalidArgs("the service is for several tenants: say which one", fields=[field])
     return service.tenants[0]
 
 
 def _tenant(service: Service, act_as: ActAs) -> str:
     if act_as.tenant_id is None:
-        return only_tenant(service)
+        return only_tenant(service, field="as.tenantId")
     if act_as.tenant_id not in service.tenants:
         raise AgentRunForbidden("the service is not for users of this tenant", tenantId=act_as.tenant_id)
     return act_as.tenant_id
