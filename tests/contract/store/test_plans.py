@@ -26,6 +26,7 @@ from tests.contract.store.states import (
 from tests.databases import POSTGRES, SQLITE, postgres_database, transaction
 
 from runyard.db import boundaries, quiet, reads, retention, turns
+from runyard.db.changes import changes_of
 from runyard.db.claiming import take_usual
 from runyard.db.claims import give_back, take
 from runyard.db.closes import late_closes, mark_closed
@@ -271,6 +272,22 @@ async def test_postgres_reads_no_table_from_end_to_end(full_database: Database, 
         await connection.rollback()
 
 
+@pytest.mark.parametrize("full_database_url", [POSTGRES], indirect=True)
+@pytest.mark.parametrize("user_id", ["newcomer", None])
+async def test_an_old_cursor_of_the_feed_reads_no_rows_of_others(full_database: Database, user_id: str | None) -> None:
+    """They are all that changed since then, of all tenants. (Deletions are kept for a day.)"""
+
+    async def comes_back(connection: Any) -> None:
+        scope = Scope(tenants=(TENANT if user_id else "no-tenant",), user_id=user_id)
+        assert (await changes_of(connection, [scope], since=0, before=2**60)).changes == []
+
+    for statement, parameters in await executed(full_database, comes_back):
+        plan = await analyzed(full_database, statement, parameters)
+        scans = [node for node in nodes(plan) if node.get("Relation Name") in {"agent_runs", "agent_messages"}]
+        read = [(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0)) * scan["Actual Loops"] for scan in scans]
+        assert sum(read) <= GROUPS, plan
+
+
 @pytest.mark.parametrize(
     ("work", "index"), [(owned_runs, "ix_agent_runs_owner"), (runs_of_a_tenant, "ix_agent_runs_tenant")]
 )
@@ -314,15 +331,9 @@ async def test_sqlite_steps_from_group_to_group(full_database: Database) -> None
 async def test_postgres_steps_from_group_to_group(full_database: Database) -> None:
     """It reads one entry of the index a group, not one a queued run."""
     [(statement, parameters)] = await executed(full_database, groups)
-
-    async def analyze(connection: Any) -> Any:
-        explained = await connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters)
-        return explained.scalar_one()
-
-    [plan] = await full_database.read(analyze)
     visits = [
         node["Actual Rows"] * node["Actual Loops"]
-        for node in nodes(plan["Plan"])
+        for node in nodes(await analyzed(full_database, statement, parameters))
         if node.get("Index Name") == "ix_agent_runs_claim"
     ]
     assert len(visits) == 2, "the first group, and the next one of each"
@@ -368,6 +379,18 @@ async def plans(database: Database, statement: Statement) -> list[str]:
     if database.is_sqlite:
         return [await database.read(custom)]
     return [await database.read(custom), await database.write(generic)]
+
+
+async def analyzed(database: Database, statement: str, parameters: Any) -> dict[str, Any]:
+    """The plan of Postgres, with what it read."""
+
+    async def analyze(connection: Any) -> Any:
+        explained = await connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters)
+        return explained.scalar_one()
+
+    [plan] = await database.read(analyze)
+    found: dict[str, Any] = plan["Plan"]
+    return found
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
