@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from playwright.async_api import BrowserContext, ConsoleMessage, Locator, Page, Request, expect
+from playwright.async_api import BrowserContext, ConsoleMessage, Locator, Page, Request, Route, expect
 from tests.clients.api import Api
 
 SCRIBE = {"RUNYARD_QUEUES": "scribe", "RUNYARD_AGENTS": str(Path(__file__).parent / "agents")}
@@ -156,6 +156,17 @@ class Console:
     def run_id(self) -> str | None:
         """The one in the page's address."""
         return parse_qs(urlsplit(self.page.url).query).get("run", [None])[0]
+
+
+async def holding(page: Page, pattern: str) -> list[Route]:
+    """The page's calls that are on their way, and go no further by themselves."""
+    held: list[Route] = []
+
+    def hold_back(route: Route) -> None:
+        held.append(route)
+
+    await page.route(pattern, hold_back)
+    return held
 
 
 def said_texts(messages: list[dict[str, Any]]) -> list[str]:

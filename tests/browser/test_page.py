@@ -4,10 +4,11 @@ import asyncio
 import re
 
 import pytest
-from playwright.async_api import Browser, Route, expect
-from tests.browser.console import EFFECTS, Reader
+from playwright.async_api import Browser, Page, Request, Route, expect
+from tests.browser.console import EFFECTS, Reader, holding
 from tests.clients.tokens import token
 from tests.integration.fixtures import on_sqlite
+from tests.integration.processes import eventually
 from tests.integration.stack import Stack
 from tests.standin import says
 
@@ -153,6 +154,36 @@ async def test_ones_runs_are_listed_by_title_or_first_words(stack: Stack, reader
     await page.go_back()
     await expect(console.inputs).to_have_text(["anything"])
     assert console.run_id == last["runId"]
+
+
+async def test_more_runs_stay_though_a_look_was_under_way(reader: Reader) -> None:
+    for number in range(RUNS):
+        await reader.api.start("unserved", title=f"Question {number}")
+    page = (await reader.opens()).page
+    runs = page.locator(".runs a")
+    await expect(runs).to_have_count(20)
+    looks = await holding(page, "**/v1/runs?limit=20")
+    await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    await eventually(lambda: bool(looks), "look at the runs")
+    asked: list[Request] = []
+    page.on("request", lambda request: asked.append(request) if "cursor=" in request.url else None)
+    await page.get_by_role("button", name="Show more").click()
+    await page.evaluate(EFFECTS)
+    await come(page, *asked)
+    await looks[0].continue_()
+    await come(page, looks[0].request)
+    await expect(runs).to_have_count(RUNS)
+    for run in (await reader.api.get("/v1/runs", limit=100)).json()["items"]:
+        await reader.api.post(f"/v1/runs/{run['id']}/cancel")
+
+
+async def come(page: Page, *requests: Request) -> None:
+    """Their answers have come, and are shown."""
+    for request in requests:
+        answer = await request.response()
+        assert answer is not None
+        await answer.finished()
+        await page.evaluate(EFFECTS)
 
 
 async def test_on_a_phone_the_runs_are_a_drawer(stack: Stack, reader: Reader, unique: str) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.async_api import Route, expect
-from tests.browser.console import Console, Reader, said_texts
+from tests.browser.console import Console, Reader, holding, said_texts
 from tests.integration.fixtures import on_sqlite
 from tests.integration.processes import eventually
 from tests.integration.stack import Stack
@@ -24,17 +24,6 @@ async def at_a_tool(stack: Stack, reader: Reader, gate: str) -> Console:
     await stack.gate_reached(gate)
     await expect(console.card("hold")).to_have_attribute("data-state", "running")
     return console
-
-
-async def holding(console: Console, pattern: str) -> list[Route]:
-    """The page's calls that are on their way, and go no further by themselves."""
-    held: list[Route] = []
-
-    def hold_back(route: Route) -> None:
-        held.append(route)
-
-    await console.page.route(pattern, hold_back)
-    return held
 
 
 async def test_input_is_read_at_the_tools_boundary_across_a_reload(stack: Stack, reader: Reader, unique: str) -> None:
@@ -111,7 +100,7 @@ async def test_what_is_read_already_cannot_be_taken_back(stack: Stack, reader: R
     console = await at_a_tool(stack, reader, unique)
     await console.say("too late")
     await console.waits("too late")
-    held = await holding(console, "**/input/*")
+    held = await holding(console.page, "**/input/*")
     await console.take_back("too late").click()
     await eventually(lambda: bool(held), "the page's call")
     stack.open_gate(unique)
@@ -152,7 +141,7 @@ async def test_input_for_a_turn_that_has_just_ended_begins_one(stack: Stack, rea
     console = await reader.opens("/?agent=talker")
     await console.say("one")
     await console.answers("First,")
-    held = await holding(console, "**/input")
+    held = await holding(console.page, "**/input")
     await console.say("two")
     await eventually(lambda: bool(held), "the page's call")
     stack.standin.gate(unique).release()

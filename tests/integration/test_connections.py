@@ -25,6 +25,9 @@ RUNS = 25
 LINKS_MAX = gateway.POOL_SIZE + worker.POOL_SIZE + 2
 """And one of the worker's beat, and the one that looks."""
 
+CLIENTS = "datname = current_database() AND backend_type = 'client backend'"
+"""And none of the server's own processes: it may vacuum at any moment."""
+
 
 async def test_links_do_not_grow_with_the_number_of_runs(stack: Stack) -> None:
     """The tools use clients of the process (`agents/wired.py`), the counter says whether each of them worked."""
@@ -50,7 +53,7 @@ def links(stack: Stack) -> int:
     """Of all processes of the stack: to Redis where it is the stack's own, else to Postgres."""
     if stack.name == "sqlite":
         return len(stack.redis.client_list())
-    ((count,),) = stack.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+    ((count,),) = stack.execute(f"SELECT count(*) FROM pg_stat_activity WHERE {CLIENTS}")
     return int(count)
 
 
@@ -79,6 +82,6 @@ async def test_open_streams_hold_no_link(stack: Stack, unique: str) -> None:
 def at_work(stack: Stack) -> list[tuple[object, ...]]:
     """Links with a transaction, of whatever state; one that is held shows up at every look."""
     return stack.execute(
-        "SELECT pid, state, query FROM pg_stat_activity WHERE datname = current_database()"
+        f"SELECT pid, state, query FROM pg_stat_activity WHERE {CLIENTS}"
         " AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
     )

@@ -8,6 +8,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from tests.clients.api import Api
@@ -15,12 +16,13 @@ from tests.clients.metrics import Samples, scraped, shows, value
 from tests.clients.tokens import SECRET, token
 from tests.contract.http.keys import add_key
 from tests.integration.fixtures import on_sqlite
-from tests.integration.processes import Process
+from tests.integration.processes import Process, eventually
 from tests.integration.stack import API_KEY, MODEL, Gateway, Stack
 from tests.ports import free_port
 from tests.standin import calls, hold, refuses, says, thinks
 
 from runyard.db.engine import sync_engine
+from runyard.queue.links import redis_queue_key
 
 pytestmark = [pytest.mark.anyio, on_sqlite]
 
@@ -90,7 +92,7 @@ async def test_a_call_is_counted_on_its_whole_way(stack: Stack, watched: Watched
     assert worker.risen("runyard_first_token_seconds_count", agent="relay") == 1
     assert worker.risen("runyard_tool_seconds_count", agent="relay") == 1
     assert worker.risen("runyard_tool_errors_total", agent="relay") == 0
-    assert worker.risen("runyard_frames_total") == reading.events[-1].seq
+    await worker.rise("runyard_frames_total", reading.events[-1].seq or 0)
     assert worker.risen("runyard_frame_bytes_total") > 0
     assert gateway.risen("runyard_calls_accepted_total", agent="relay") == 1
     for samples in (watched.told(), watched.seen()):
@@ -101,17 +103,18 @@ async def test_a_call_is_counted_on_its_whole_way(stack: Stack, watched: Watched
 async def test_streams_are_counted_while_they_are_open(stack: Stack, watched: Watched, api: Api, unique: str) -> None:
     stack.standin.answers(says("half ", hold(unique), "and half"))
     gateway = Counted(watched.gateway_port)
+    await shows(watched.gateway_port, "runyard_open_streams", 0)
     async with api.streaming("relay") as reading:
         await reading.until_text("half ")
-        await gateway.rise("runyard_open_streams", 1)
+        await shows(watched.gateway_port, "runyard_open_streams", 1)
         async with api.resuming(reading.stream_id, reading.last_event_id) as resumed:
             await resumed.opened()
-            await gateway.rise("runyard_open_streams", 2)
+            await shows(watched.gateway_port, "runyard_open_streams", 2)
             assert gateway.risen("runyard_stream_resumes_total") == 1
             stack.standin.gate(unique).release()
             await resumed.rest()
         await reading.rest()
-    await gateway.rise("runyard_open_streams", 0)
+    await shows(watched.gateway_port, "runyard_open_streams", 0)
 
 
 async def test_errors_are_counted_by_their_codes(stack: Stack, watched: Watched, api: Api) -> None:
@@ -200,14 +203,21 @@ async def test_the_depth_is_that_of_the_rows(stack: Stack, watched: Watched, api
     await shows(port, "runyard_queue_runs", 1, queue="relay", status="queued")
     await shows(port, "runyard_queue_queued", 1, queue="relay", priority="interactive")
     await shows(port, "runyard_queue_queued", 0, queue="relay", priority="background")
-    await shows(port, "runyard_queue_messages", 1, queue="relay", state="ready")
+    key = redis_queue_key(stack.backing.prefix, "relay")
+
+    def messages_are_told() -> bool:
+        """That of the run that waits; and of those that their worker claimed before it fetched their message."""
+        told = value(watched.told(), "runyard_queue_messages", queue="relay", state="ready")
+        return told == stack.redis.llen(key) > 0
+
+    await eventually(messages_are_told, "number of messages")
     await shows(port, "runyard_queue_workers", 1, queue="relay")
     await shows(port, "runyard_queue_slots", SLOTS, queue="relay")
     await shows(port, "runyard_queue_draining", 0, queue="relay")
-    told = watched.told()
+    oldest = {"queue": "relay", "priority": "interactive"}
     for name in ("runyard_queue_oldest_seconds", "runyard_queue_claimable_oldest_seconds"):
-        assert value(told, name, queue="relay", priority="interactive") > 0
-    assert value(told, "runyard_depth_known") == 1
+        await eventually(lambda name=name: value(watched.told(), name, **oldest) > 0, name)  # type: ignore[misc]
+    await shows(port, "runyard_depth_known", 1)
     for gate in gates:
         stack.open_gate(gate)
     for run in (*held, waiting):
@@ -267,12 +277,13 @@ async def test_every_change_of_a_run_is_one_line_that_names_it(stack: Stack, wat
     stack.standin.answers(says("Well."))
     response = await api.post("/v1/agents/relay/runs", {"input": "go"}, headers={"Prefer": "wait=30"})
     result = response.json()
-    lines = [
-        line
-        for process in (watched.gateway.process, watched.worker)
-        for line in process.events()
-        if line.get("run_id") == result["runId"]
-    ]
+
+    def lines_of_the_run() -> list[dict[str, Any]]:
+        logged = watched.gateway.process.events() + watched.worker.events()
+        return [line for line in logged if line.get("run_id") == result["runId"]]
+
+    await eventually(lambda: "run settled" in [line["event"] for line in lines_of_the_run()], "line of its end")
+    lines = lines_of_the_run()
     assert [line["event"] for line in lines] == ["run queued", "run claimed", "run settled"]
     assert {line["invocation_id"] for line in lines} == {result["invocationId"]}
     assert lines[0]["request_id"] == response.headers["x-request-id"]

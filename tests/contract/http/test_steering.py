@@ -152,7 +152,7 @@ async def test_input_for_a_queued_run_is_read_with_its_first(stack: Stack) -> No
 
 @on_sqlite
 async def test_input_for_a_settled_run_begins_a_turn(stack: Stack) -> None:
-    stack.standin.answers(says("one"), says("two"))
+    stack.standin.answers(says("one"), says("two"), says("three"))
     api = stack.gateway.user()
     first = await api.run("talker", "first")
     sent = await send(api, first["runId"], "second", maxTokens=77)
@@ -162,8 +162,8 @@ async def test_input_for_a_settled_run_begins_a_turn(stack: Stack) -> None:
     assert stack.standin.calls[1].body["max_tokens"] == 77
     async with sending(api, first["runId"], "third") as reading:
         assert reading.response.status_code == 200
-        stack.standin.answers(says("three"))
         await reading.rest()
+        assert reading.text == "three"
 
 
 @on_sqlite

@@ -2,6 +2,7 @@
 
 import { argumentWords, functionOf, parsed } from "../conversation/functions.js";
 import { asFailure } from "../wire/failure.js";
+import { coalesced } from "./coalesced.js";
 import { isBusy } from "./status.js";
 import { Store } from "./store.js";
 
@@ -12,23 +13,35 @@ export class Runs {
   constructor(api) {
     this._api = api;
     this._firstWords = new Map();
+    this._last = Promise.resolve();
     this.store = new Store({ items: null, nextCursor: null, failure: null });
-  }
-
-  /** All that is shown, anew. */
-  refresh() {
-    const shown = this.store.value.items?.length ?? 0;
-    const limit = Math.min(PAGE_RUNS_MAX, Math.max(PAGE_RUNS, shown));
-    return this._load({ limit }, () => []);
+    /** Reads all that is shown, anew. */
+    this.refresh = coalesced(() => this._inTurn(() => this._refresh()));
   }
 
   more() {
-    const { nextCursor, items } = this.store.value;
-    return this._load({ limit: PAGE_RUNS, cursor: nextCursor }, () => items);
+    return this._inTurn(() => this._more());
   }
 
   get hasBusy() {
     return this.store.value.items?.some(isBusy) === true;
+  }
+
+  /** Each load goes on from what the one before has shown. */
+  _inTurn(load) {
+    this._last = this._last.then(load);
+    return this._last;
+  }
+
+  _refresh() {
+    const shown = this.store.value.items?.length ?? 0;
+    const limit = Math.min(PAGE_RUNS_MAX, Math.max(PAGE_RUNS, shown));
+    return this._load({ limit }, []);
+  }
+
+  async _more() {
+    const { nextCursor, items } = this.store.value;
+    if (nextCursor !== null) await this._load({ limit: PAGE_RUNS, cursor: nextCursor }, items);
   }
 
   async _load(query, before) {
@@ -36,7 +49,7 @@ export class Runs {
       const { items, nextCursor } = await this._api.get("v1/runs", query);
       await Promise.all(items.map((run) => this._name(run)));
       const named = items.map((run) => ({ ...run, words: run.title ?? this._firstWords.get(run.id) }));
-      this.store.set({ items: [...before(), ...named], nextCursor, failure: null });
+      this.store.set({ items: [...before, ...named], nextCursor, failure: null });
     } catch (error) {
       this.store.set({ failure: asFailure(error) });
     }
