@@ -13,6 +13,8 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import ContextVar
 from typing import Any
 
+from runyard.authoring.context import RunContext
+from runyard.authoring.errors import Refused
 from runyard_workers.agent_modules import mounted
 from runyard_workers.threads import Outcome, ToolThreads
 
@@ -23,7 +25,7 @@ _IS_AUTHORS = ContextVar("runyard.is_authors", default=False)
 """Tasks and threads inherit it from the code that starts them."""
 
 
-class OverstayedError(Exception):
+class TimedOutError(Exception):
     """The code took too long. Not a TimeoutError, which an author's code may raise itself."""
 
 
@@ -35,6 +37,10 @@ class FailedError(Exception):
         self.error = error
 
 
+class NotBegunError(Exception):
+    """The run was cancelled while the code waited for a thread."""
+
+
 async def run_author_code(work: Callable[[], Any], *, is_async: bool, timeout_s: float, threads: ToolThreads) -> Any:
     """What `work` returns. A sync function runs in a thread; if it returns an awaitable, that is awaited too.
 
@@ -42,7 +48,7 @@ async def run_author_code(work: Callable[[], Any], *, is_async: bool, timeout_s:
     cannot be stopped, are left behind; another thread takes its place.
 
     Raises:
-        FailedError, OverstayedError: see there. A CancelledError is the caller's own.
+        FailedError, TimedOutError: see there. A CancelledError is the caller's own.
     """
     token = _IS_AUTHORS.set(True)
     try:
@@ -54,7 +60,24 @@ async def run_author_code(work: Callable[[], Any], *, is_async: bool, timeout_s:
         _IS_AUTHORS.reset(token)
 
 
-def place_of(error: BaseException) -> str:
+def unless_cancelled(work: Callable[[], Any], context: RunContext) -> Callable[[], Any]:
+    """`work` as it is called when its turn has come. It raises `NotBegunError` if the run was cancelled by then."""
+
+    def begin() -> Any:
+        if context.cancelled.is_set():
+            raise NotBegunError
+        return work()
+
+    return begin
+
+
+def log_failure(context: RunContext, tool: str, error: BaseException) -> None:
+    """Log where it failed, for the author; what the exception says is for the model, and in no log."""
+    if not isinstance(error, Refused):
+        context.log.info("tool failed", tool=tool, error=type(error).__name__, at=_place_of(error))
+
+
+def _place_of(error: BaseException) -> str:
     """Where it was raised, for a log that may not have its words: `/srv/agents/shop.py:41 in refund`.
 
     It is the innermost line of authors' files, else of any; "" if it was not raised. Of a group the first exception
@@ -149,7 +172,7 @@ async def _on_loop(work: Callable[[], Any], timeout_s: float) -> Any:
         raise
     if not done:
         task.cancel()
-        raise OverstayedError
+        raise TimedOutError
     return _value(task.result())
 
 
@@ -170,7 +193,7 @@ async def _in_thread(work: Callable[[], Any], timeout_s: float, threads: ToolThr
         raise
     if not done:
         threads.abandon(call)
-        raise OverstayedError
+        raise TimedOutError
     return _value(call.outcome.result())
 
 

@@ -12,13 +12,20 @@ from typing import Any
 
 from runyard import traces
 from runyard.authoring.context import RunContext
-from runyard.authoring.errors import InvalidToolInput, Refused
+from runyard.authoring.errors import InvalidToolInput
 from runyard.authoring.tools import Tool
 from runyard.blocks import CANCELLED, INTERRUPTED, Block
 from runyard.db.records import Call
 from runyard.runs import CallState
 from runyard_workers import spans
-from runyard_workers.author_code import FailedError, OverstayedError, place_of, run_author_code
+from runyard_workers.author_code import (
+    FailedError,
+    NotBegunError,
+    TimedOutError,
+    log_failure,
+    run_author_code,
+    unless_cancelled,
+)
 from runyard_workers.results import ToolResult, UnserializableResult, describe_exception, error_result, to_result
 from runyard_workers.threads import ToolThreads
 
@@ -40,10 +47,6 @@ class ReadyCall:
     def result_unless_it_runs(self) -> ToolResult:
         """What the model is told if the run is cancelled before the call begins here."""
         return error_result(INTERRUPTED if self.has_started else CANCELLED)
-
-
-class NotBegunError(Exception):
-    """The run was cancelled while the call waited for a thread."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,23 +155,6 @@ async def _run(call: ReadyCall, threads: ToolThreads, context: RunContext, begun
     return CallOutcome(index=call.index, result=result, duration_ms=_since_ms(began))
 
 
-def unless_cancelled(work: Callable[[], Any], context: RunContext) -> Callable[[], Any]:
-    """`work` as it is called when its turn has come. It raises `NotBegunError` if the run was cancelled by then."""
-
-    def begin() -> Any:
-        if context.cancelled.is_set():
-            raise NotBegunError
-        return work()
-
-    return begin
-
-
-def tell_failure(context: RunContext, tool: str, error: BaseException) -> None:
-    """Log where it failed, for the author; what the exception says is for the model, and in no log."""
-    if not isinstance(error, Refused):
-        context.log.info("tool failed", tool=tool, error=type(error).__name__, at=place_of(error))
-
-
 def _since_ms(began: float) -> int:
     return int((time.monotonic() - began) * 1000)
 
@@ -188,13 +174,13 @@ async def _result(call: ReadyCall, threads: ToolThreads, context: RunContext, be
             unless_cancelled(work, context), is_async=tool.is_async, timeout_s=tool.timeout_s, threads=threads
         )
         return value if type(value) is ToolResult else to_result(value, tool=tool.name)
-    except OverstayedError:
+    except TimedOutError:
         context.cancelled.set()
         return error_result(f'Tool "{tool.name}" timed out after {tool.timeout_s:g} s')
     except FailedError as failure:
         if isinstance(failure.error, NotBegunError):
             return call.result_unless_it_runs
-        tell_failure(context, tool.name, failure.error)
+        log_failure(context, tool.name, failure.error)
         return error_result(describe_exception(failure.error))
     except UnserializableResult as error:
         return error_result(str(error))

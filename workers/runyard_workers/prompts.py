@@ -8,7 +8,7 @@ from runyard.authoring.agents import Agent
 from runyard.authoring.context import RunContext
 from runyard.errors import InternalError, RunTimeout
 from runyard.text import clean_text
-from runyard_workers.author_code import FailedError, OverstayedError, run_author_code
+from runyard_workers.author_code import FailedError, TimedOutError, run_author_code
 from runyard_workers.threads import ToolThreads
 
 
@@ -28,7 +28,7 @@ async def system_prompt(agent: Agent, context: RunContext, threads: ToolThreads)
             text = await run_author_code(
                 work, is_async=inspect.iscoroutinefunction(system), timeout_s=agent.timeout_s, threads=threads
             )
-        except OverstayedError:
+        except TimedOutError:
             raise RunTimeout(f"the agent's system function took longer than {agent.timeout_s:g} s") from None
         except asyncio.CancelledError:
             context.cancelled.set()  # a thread cannot be stopped, but told

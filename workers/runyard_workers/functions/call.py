@@ -13,8 +13,14 @@ from runyard.authoring.tools import Tool
 from runyard.blocks import CANCELLED
 from runyard.errors import FunctionFailed, InvalidArgs, RunTimeout, RunyardError
 from runyard.text import clean_text, truncate_bytes
-from runyard_workers.author_code import FailedError, OverstayedError, run_author_code
-from runyard_workers.calls import NotBegunError, tell_failure, unless_cancelled
+from runyard_workers.author_code import (
+    FailedError,
+    NotBegunError,
+    TimedOutError,
+    log_failure,
+    run_author_code,
+    unless_cancelled,
+)
 from runyard_workers.functions.outcome import Outcome, error_dict, output_of
 from runyard_workers.functions.output import FunctionOutput
 from runyard_workers.results import RESULT_LIMIT_BYTES, ToolResult, describe_exception, error_result
@@ -38,7 +44,7 @@ def function_call(function: Function[..., Any], output: FunctionOutput, threads:
             error = error_dict(ended)
         except NotBegunError:
             return error_result(CANCELLED)
-        except OverstayedError:
+        except TimedOutError:
             context.cancelled.set()
             error = error_dict(RunTimeout(f"the function timed out after {function.timeout_s:g} s"))
         assert output.answer is not None, "a context of the call was made"
@@ -58,7 +64,7 @@ async def _returned(function: Function[..., Any], given: Any, context: RunContex
     """What the function returns for the given arguments.
 
     Raises:
-        InvalidArgs, Refused, FunctionFailed, OverstayedError, NotBegunError: in place of a value.
+        InvalidArgs, Refused, FunctionFailed, TimedOutError, NotBegunError: in place of a value.
     """
     try:
         arguments = function.arguments(given)
@@ -80,7 +86,7 @@ async def _returned(function: Function[..., Any], given: Any, context: RunContex
     except FailedError as failure:
         if isinstance(failure.error, Refused | NotBegunError):
             raise failure.error from None
-        tell_failure(context, function.name, failure.error)
+        log_failure(context, function.name, failure.error)
         raise _failed(failure.error, context) from failure.error
 
 
