@@ -2,7 +2,7 @@
 
 Every 5 s, or every second while Redis is away, one statement asks for all of them. Callers of queued runs are told
 their position after a second, and then every 5 s. A stream of a settled invocation gets its end from the rows if Redis
-does not have the stream any more, or if nobody has closed it for a while.
+does not have the stream any more, or not all of its frames, or if nobody has closed it for a while.
 """
 
 import asyncio
@@ -81,7 +81,8 @@ class Watcher:
             if kept is not None and info is None and invocation.redis_run_id is not None:
                 log.warning("frames not found", stream_id=stream_id, settings="RUNYARD_REDIS_URL, RUNYARD_PREFIX")
             since = unclosed_since.get(stream_id, time.monotonic())
-            if info is None or (info.state is StreamState.LIVE and time.monotonic() - since >= LATE_CLOSE_S):
+            is_open = info is not None and info.state is StreamState.LIVE
+            if info is None or (is_open and (_lacks(info, invocation) or time.monotonic() - since >= LATE_CLOSE_S)):
                 await self._end(invocation)
             else:
                 self._unclosed_since[stream_id] = since
@@ -137,3 +138,10 @@ class Watcher:
         else:
             log.info("stream ended from its rows", stream_id=stream_id, invocation_id=invocation.id)
             self._hub.finish(stream_id, frames)
+
+
+def _lacks(info: StreamInfo, invocation: Invocation) -> bool:
+    """Whether Redis has fewer frames than the settled row, so that only a reset can close the stream: a Redis that is
+    out of memory refused them, or their worker died with them.
+    """
+    return info.last < max(invocation.last_frame or 0, invocation.frame_base or 0)

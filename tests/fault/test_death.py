@@ -204,7 +204,7 @@ async def test_both_readers_have_the_text_that_is_stored(aftermath: Aftermath, n
         assert answer_text(events) == told.account.text
         assert [is_terminal(event) for event in events] == [False] * (len(events) - 1) + [True]
         assert events[-1].type == "result"
-        seqs = [event.seq for event in events]
+        seqs = [event.seq for event in events if event.seq is not None]  # a gateway's rewind from the rows has none
         assert seqs == sorted(set(seqs))
 
 

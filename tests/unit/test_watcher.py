@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from runyard.db.records import Invocation
 from runyard.errors import InternalError, RunyardError
 from runyard.frames import Frame
 from runyard.runs import RunStatus
+from runyard.streams.reader import StreamInfo, StreamState
 from runyard_gateway import watcher as watcher_module
 from runyard_gateway.watcher import Watcher
 
@@ -37,6 +39,7 @@ class Silent:
     def __init__(self, stream_ids: Sequence[str]) -> None:
         self.told: dict[str, Sequence[Frame] | RunyardError] = {}
         self.all_told = asyncio.Event()
+        self.nudged: set[str] = set()
         self._stream_ids = stream_ids
 
     def silent(self, for_s: float) -> list[str]:
@@ -47,6 +50,9 @@ class Silent:
 
     def fail(self, stream_id: str, error: RunyardError) -> None:
         self._tell(stream_id, error)
+
+    def nudge(self, stream_id: str) -> None:
+        self.nudged.add(stream_id)
 
     def _tell(self, stream_id: str, told: Sequence[Frame] | RunyardError) -> None:
         self.told[stream_id] = told
@@ -82,3 +88,26 @@ async def test_an_end_that_cannot_be_made_costs_no_other_reader_theirs(monkeypat
     assert not isinstance(good, RunyardError)
     assert orjson.loads(good[-1].data) == RESULT
     assert [entry["stream_id"] for entry in logs if entry["log_level"] == "error"] == ["st_bad"]
+
+
+async def test_a_stream_whose_last_frames_redis_does_not_have_is_ended_at_once() -> None:
+    """As one that is out of memory refused them. One that has them all is closed by a worker, in a moment."""
+    rows = {name: settled(name, result=RESULT) for name in ("st_whole", "st_lacking", "st_not_reset")}
+    rows["st_not_reset"] = replace(rows["st_not_reset"], frame_base=1_000_003)
+    kept = {name: StreamInfo(StreamState.LIVE, first=1, last=3, base=0, generation=1) for name in rows}
+    kept["st_lacking"] = kept["st_lacking"]._replace(last=2)
+    hub = Silent(list(rows))
+
+    async def read(work: Any, *_args: Any) -> Any:
+        return rows if work is invocations_by_stream else ("", 0)
+
+    async def infos(_stream_ids: Sequence[str]) -> dict[str, StreamInfo]:
+        return kept
+
+    database: Any = SimpleNamespace(read=read)
+    reader: Any = SimpleNamespace(infos=infos)
+    standings: Any = None  # none of the runs is queued
+    watched: Any = hub
+    await Watcher(database, reader, watched, standings)._check(list(rows))
+    assert hub.told.keys() == {"st_lacking", "st_not_reset"}
+    assert hub.nudged == {"st_whole"}
