@@ -23,5 +23,11 @@ def test_a_tool_that_kills_is_named() -> None:
     assert crash_reason(deaths) == "3 workers died while the tool 'send_mail' ran"
 
 
+def test_tools_that_ran_each_time_are_all_named() -> None:
+    """One of them killed, and nobody knows which."""
+    deaths = [["charge", "fetch", "send_mail"], ["fetch", "charge"], ["charge", "fetch"]]
+    assert crash_reason(deaths) == "3 workers died while the tools 'charge' and 'fetch' ran"
+
+
 def test_an_invocation_that_kills_is_given_up() -> None:
     assert crash_reason([[]] * DEATHS_MAX) == "10 workers died while they executed the run"

@@ -101,9 +101,11 @@ def crash_reason(deaths: Sequence[list[str]]) -> str | None:
 
     `deaths`: for each death the tools whose calls had started, as in `agent_invocations.deaths`.
     """
-    for tool in {name for started in deaths for name in started}:
-        if sum(tool in started for started in deaths) >= TOOL_DEATHS_MAX:
-            return f"{TOOL_DEATHS_MAX} workers died while the tool {tool!r} ran"
+    tools = sorted({name for started in deaths for name in started})
+    deadly = [repr(tool) for tool in tools if sum(tool in started for started in deaths) >= TOOL_DEATHS_MAX]
+    if deadly:
+        named = f"tool {deadly[0]}" if len(deadly) == 1 else f"tools {' and '.join(deadly)}"
+        return f"{TOOL_DEATHS_MAX} workers died while the {named} ran"
     if len(deaths) >= DEATHS_MAX:
         return f"{DEATHS_MAX} workers died while they executed the run"
     return None
