@@ -132,6 +132,8 @@ async def served() -> AsyncIterator[Served]:
         config = uvicorn.Config(app, http=HttpProtocol, lifespan="off", log_config=None, access_log=False, ws="none")
         server = Server(config)
         running = [asyncio.create_task(hub.run()), asyncio.create_task(server.serve([listener]))]
+        while hub.redis_away:  # noqa: ASYNC110 (it sets no event) - its subscription has tasks of its own
+            await asyncio.sleep(0.005)
         yield Served(hub=hub, store=store, address=listener.getsockname()[:2], client=client, server=server)
         hub.drain()
         server.should_exit = True

@@ -94,6 +94,8 @@ async def streams(redis_url: str) -> AsyncIterator[Streams]:
     client.connection_pool.connection_kwargs["client_name"] = store.keys.prefix
     hub = Hub(reader, client)
     running = asyncio.create_task(hub.run())
+    while hub.redis_away:  # noqa: ASYNC110 (it sets no event) - its subscription has tasks of its own
+        await asyncio.sleep(0.005)
     yield Streams(hub=hub, store=store, admin=writer)
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
