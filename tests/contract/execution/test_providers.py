@@ -118,7 +118,14 @@ async def test_a_refused_key_is_asked_once_a_model_and_never_shown(worker: Worke
 async def test_a_stalled_connection_is_given_up_and_the_call_made_anew(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    dead_connection = turn_module.dead_connection
+
+    def dead_once(silence_s: float) -> Exception:
+        monkeypatch.setattr(turn_module, "DEAD_AFTER_S", GUARD_S)  # the next call may take its time
+        return dead_connection(silence_s)
+
     monkeypatch.setattr(turn_module, "DEAD_AFTER_S", 0.5)
+    monkeypatch.setattr(turn_module, "dead_connection", dead_once)
     async with Standin() as standin, provided(worker, standin) as execute:
         standin.answers(says("Half an ", hold("never"), "answer"), says("The answer."))
         settled = await execute()
