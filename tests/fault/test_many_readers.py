@@ -80,7 +80,10 @@ class Reader:
             headers["Last-Event-ID"] = self.events[-1].last_event_id
         async with wire(gateway.host, gateway.port) as connection:
             await connection.send(f"GET /v1/streams/{self.stream_id} HTTP/1.1", headers)
-            head = await connection.head(guard_s=CROWD_GUARD_S)
+            try:
+                head = await connection.head(guard_s=CROWD_GUARD_S)
+            except asyncio.IncompleteReadError:  # the gateway was leaving
+                return
             if head.status == 503:
                 await asyncio.sleep(int(head.headers["retry-after"]))
                 return
