@@ -30,7 +30,7 @@ class Streams:
         pairs = [(snapshot, invocation) for snapshot in snapshots for invocation in snapshot.invocations]
         for at in range(0, len(pairs), STREAMS_A_CALL):
             some = pairs[at : at + STREAMS_A_CALL]
-            infos = await self._reader.infos([invocation.stream_id for _, invocation in some])
+            infos = await self._reader.stored_infos([invocation.stream_id for _, invocation in some])
             for snapshot, invocation in some:
                 info = infos.get(invocation.stream_id)
                 if (finding := _check_state(snapshot, invocation, info)) is not None:
@@ -42,13 +42,13 @@ class Streams:
     async def _check_frames(self, snapshot: Snapshot, invocation: Invocation, before: StreamInfo) -> list[Finding]:
         replay = Replay()
         cursor = 0
-        while frames := await self._reader.read(invocation.stream_id, cursor):
+        while frames := await self._reader.read_stored(invocation.stream_id, cursor):
             for frame in frames:
                 replay.feed(frame)
             cursor = frames[-1].seq
             if len(frames) < PAGE:
                 break
-        after = await self._reader.info(invocation.stream_id)
+        after = (await self._reader.stored_infos([invocation.stream_id])).get(invocation.stream_id)
         if after is None or after.base != before.base:
             return []  # its time was over while it was read, or it began anew
         if replay.last is None:

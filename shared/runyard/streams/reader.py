@@ -55,9 +55,13 @@ class FrameReader:
         """The next frames, `count` at most, with numbers above `after` and no hole between them; empty: none is
         stored.
         """
+        return _unbroken(await self.read_stored(stream_id, after, count))
+
+    async def read_stored(self, stream_id: str, after: int, count: int = PAGE) -> list[Frame]:
+        """As `read`, with what is behind a hole."""
         async with answered():
             entries = await self._execute("XRANGE", self.keys.frames(stream_id), f"({after}-0", "+", "COUNT", count)
-        return _unbroken(entries)
+        return [_frame(entry_id, fields) for entry_id, fields in entries]
 
     async def info(self, stream_id: str) -> StreamInfo | None:
         return (await self.infos([stream_id])).get(stream_id)
@@ -75,7 +79,9 @@ class FrameReader:
         async with answered():
             meta, count_kept, entries = await pipeline.execute(raise_on_error=False)
             info = _info(meta, count_kept)
-        frames = [] if isinstance(entries, ResponseError) else _unbroken(entries)
+        if info is not None and _has_hole(info, count_kept):
+            info = None
+        frames = [] if isinstance(entries, ResponseError) else _unbroken([_frame(*entry) for entry in entries])
         if info is not None and info.last > after:
             oldest = frames[0].seq if frames else info.last + 1
             if oldest > after + 1:
@@ -87,7 +93,18 @@ class FrameReader:
         return await redis_run_id(self._client)
 
     async def infos(self, stream_ids: Collection[str]) -> dict[str, StreamInfo]:
-        """By stream, in one round trip. Streams that do not exist, or cannot be read, are left out."""
+        """By stream, in one round trip. Streams that do not exist, or cannot be read, are left out; so are those that
+        have ended and have a hole, since a person deleted frames: the rows have all of them.
+        """
+        stored = await self._stored_infos(stream_ids)
+        return {stream_id: info for stream_id, (info, count) in stored.items() if not _has_hole(info, count)}
+
+    async def stored_infos(self, stream_ids: Collection[str]) -> dict[str, StreamInfo]:
+        """As `infos`, with those that have a hole."""
+        return {stream_id: info for stream_id, (info, _) in (await self._stored_infos(stream_ids)).items()}
+
+    async def _stored_infos(self, stream_ids: Collection[str]) -> dict[str, tuple[StreamInfo, int]]:
+        """With how many frames are stored of each."""
         pipeline = self._client.pipeline(transaction=False)
         for stream_id in stream_ids:
             pipeline.hmget(self.keys.meta(stream_id), _META)
@@ -95,16 +112,15 @@ class FrameReader:
         async with answered():
             replies = await pipeline.execute(raise_on_error=False)
             pairs = zip(replies[::2], replies[1::2], strict=True)
-            infos = {stream_id: _info(*pair) for stream_id, pair in zip(stream_ids, pairs, strict=True)}
-        return {stream_id: info for stream_id, info in infos.items() if info is not None}
+            infos = [(stream_id, _info(*pair), pair[1]) for stream_id, pair in zip(stream_ids, pairs, strict=True)]
+        return {stream_id: (info, count) for stream_id, info, count in infos if info is not None}
 
 
 def _info(reply: Any, count: Any) -> StreamInfo | None:
     """`count`: how many frames are stored.
 
     None also if a key is not one of ours: its writer drops it, and the other streams can still be read. As to its
-    writer, a hash whose frames the server has dropped is no stream any more. Nor is one that has ended and has a hole,
-    since a person deleted frames: the rows have all of it.
+    writer, a hash whose frames the server has dropped is no stream any more.
     """
     for each in (reply, count):
         if isinstance(each, ResponseError) and "WRONGTYPE" in str(each):
@@ -116,14 +132,15 @@ def _info(reply: Any, count: Any) -> StreamInfo | None:
         info = StreamInfo(StreamState(state.decode()), *map(int, numbers))
     except (AttributeError, TypeError, ValueError):
         return None
-    if info.state is StreamState.CLOSED and count != info.last - info.first + 1:
-        return None
     return info if count or info.last < info.first else None
 
 
-def _unbroken(entries: list[Any]) -> list[Frame]:
+def _has_hole(info: StreamInfo, count: int) -> bool:
+    return info.state is StreamState.CLOSED and count != info.last - info.first + 1
+
+
+def _unbroken(frames: list[Frame]) -> list[Frame]:
     """The frames up to the first hole. The script leaves none, but a person who deletes a frame does."""
-    frames = [_frame(entry_id, fields) for entry_id, fields in entries]
     if not frames or frames[-1].seq - frames[0].seq == len(frames) - 1:
         return frames
     first = frames[0].seq
