@@ -216,11 +216,10 @@ async def test_one_who_is_too_slow_is_told_how_much_they_missed(stack: Stack, un
         async with asyncio.timeout(GUARD_S):
             while not stack.redis.pubsub_numsub(channel)[0][1]:  # noqa: ASYNC110 - the server sets no event
                 await asyncio.sleep(0.01)
-        quickly = asyncio.gather(asyncio.to_thread(received, quick, b'"word":"last"}'))
-        for at in range(number):
-            await asyncio.to_thread(say, str(at), "x" * 60_000)
-        say("last")
-        (all_of_it,) = await quickly
+        all_of_it = b""
+        for word, filler in (*((str(at), "x" * 60_000) for at in range(number)), ("last", "")):
+            say(word, filler)
+            all_of_it += await asyncio.to_thread(received, quick, b'"word":"%b"}' % word.encode())
         assert all_of_it.count(b"event: said") == number + 1
         some_of_it = await asyncio.to_thread(received, slow, b'"word":"last"}')
         missed = [int(count) for count in re.findall(rb'event: missed\ndata: {"messages":(\d+)}', some_of_it)]
