@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 import pytest
@@ -23,6 +24,9 @@ RUNS = 200
 WORKERS = 3
 HELD = {"talk": 24, "wait": 12, "wait_keyed": 12}
 """So many are open at the kill: in the model's last answer, in a tool that must not act twice, in one that may."""
+
+CALLS_AT_ONCE = 40
+"""More may wait too long for a link to Postgres, and are told to come again."""
 
 ANSWER = "Let me look. One more. All done.\r\n"
 
@@ -55,9 +59,13 @@ class Audience:
     readings: dict[str, Reading] = field(default_factory=dict)
     """By the runs' ids, each when it was read to its end."""
 
+    _calling: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CALLS_AT_ONCE))
+
     async def read(self, number: int, kind: str) -> None:
         here, there = self.homes if number % 2 else self.homes[::-1]
-        async with here.streaming("mortal", f"<{kind}> {number}") as reading:
+        async with AsyncExitStack() as exits:
+            async with self._calling:
+                reading = await exits.enter_async_context(here.streaming("mortal", f"<{kind}> {number}"))
             run_id = run_of(reading)
             self.kinds[run_id] = kind
             if kind in HELD:
