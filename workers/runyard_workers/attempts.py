@@ -96,6 +96,7 @@ class Attempts:
             stream_thinking=self._agent.stream_thinking,
             silence_s=self._agent.timeout_s,
             on_long=functools.partial(self._output.begin_anew, self._asked.rows),
+            reset=functools.partial(self._output.reset, self._asked.rows),
         )
         try:
             with spans.calling_model(

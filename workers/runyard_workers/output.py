@@ -107,7 +107,7 @@ class Output:
         was_handed_over = self.writer.last == self._sent > 0
         is_other = await self._is_other_redis()  # asked in any case: a reset stores which Redis it begins in
         if self.writer.broken or self.writer.last < kept or self._is_gone() or is_other:
-            await self._reset(rows)
+            await self.reset(rows)
         elif self.writer.last > kept:
             self._rewind(kept, rows)
         untold = _rows_from(rows, kept) if self.writer.last == kept else []
@@ -131,12 +131,25 @@ class Output:
         await self._arrived()
         if not self.writer.broken:
             return turn
-        await self._reset(rows)
+        await self.reset(rows)
         first_frame = self.writer.last + 1
         if text := text_of(turn.content):
             self.writer.write(text_payload(text))
             await self._arrived()
         return replace(turn, first_frame=first_frame, last_frame=self.writer.last)
+
+    async def reset(self, rows: Sequence[Message]) -> None:
+        """Begin the stream anew with the text of the rows, since frames were lost.
+
+        Raises:
+            GenerationLost: the run belongs to another worker.
+        """
+        RESETS.inc()
+        base = max(self.writer.last, self.kept_last(rows), self._base) + RESET_DISTANCE
+        redis_run_id = self._services.frame_server.run_id
+        await commit_repeatable(self._services.database, turns.set_frame_base, self._held, base, redis_run_id)
+        self._base, self._redis_run_id = base, redis_run_id
+        self.writer.reset(base, whole_text(committed_text(rows, self._held.invocation_id)))
 
     async def flush(self) -> bool:
         """Before the settlement or a hand-over: stop all writers, and wait up to 2 s until everything that was written
@@ -210,14 +223,6 @@ class Output:
             return await self._services.frame_server.ask() != self._redis_run_id
         except StoreUnavailable:
             return True
-
-    async def _reset(self, rows: Sequence[Message]) -> None:
-        RESETS.inc()
-        base = max(self.writer.last, self.kept_last(rows), self._base) + RESET_DISTANCE
-        redis_run_id = self._services.frame_server.run_id
-        await commit_repeatable(self._services.database, turns.set_frame_base, self._held, base, redis_run_id)
-        self._base, self._redis_run_id = base, redis_run_id
-        self.writer.reset(base, whole_text(committed_text(rows, self._held.invocation_id)))
 
     def _rewind(self, kept: int, rows: Sequence[Message]) -> int:
         REWINDS.inc()

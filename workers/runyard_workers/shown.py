@@ -11,6 +11,8 @@ class Shown:
     everything that was shown, in a few frames, and writes those in place of the many. So a reader that comes when the
     first frames are gone still gets a whole answer.
 
+    After a reset of the stream, `show_again` does the same.
+
     `first_frame` is the number of the turn's first frame, `said` the answer text, `is_empty` whether no reader has seen
     anything of it.
     """
@@ -33,6 +35,13 @@ class Shown:
         self._thought.append(text)
         self._show(thinking_payload(text))
 
+    def show_again(self) -> None:
+        """Write everything again: the stream has begun anew, and has none of it."""
+        self.first_frame = self._writer.last + 1
+        self._left_bytes = self._share_bytes
+        for payload in self._in_few_frames():
+            self._writer.write(payload)
+
     def _show(self, payload: Payload) -> None:
         self.is_empty = False
         self._left_bytes -= cost_bytes(*payload)
@@ -44,9 +53,12 @@ class Shown:
 
     def _begin_anew(self) -> bool:
         """False: what was shown is too much to write again, so readers who come late will miss the beginning."""
-        told = ((thinking_payload, self._thought), (text_payload, self.said))
-        shown = [payload_of("".join(words)) for payload_of, words in told if words]
+        shown = self._in_few_frames()
         if sum(cost_bytes(*payload) for payload in shown) > self._share_bytes:
             return False
         self._on_long(shown)
         return True
+
+    def _in_few_frames(self) -> list[Payload]:
+        told = ((thinking_payload, self._thought), (text_payload, self.said))
+        return [payload_of("".join(words)) for payload_of, words in told if words]

@@ -70,11 +70,19 @@ class StreamWriter:
         self._reset_count = 0  # so many of the unsent frames belong to a reset that is not answered yet
         self._touch_due = False
         self._in_doubt = False  # a call got no answer: what it carried may be stored
+        self.on_forgotten: Callable[[], None] | None = None
+        """Called when `is_forgotten` becomes true."""
+        self._is_forgotten = False
         self._epoch = 0  # answers to what was sent before a reset tell nothing any more
 
     @property
     def broken(self) -> bool:
         return self.state is WriterState.BROKEN
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether it is broken since Redis, which is there, does not have frames that it had taken."""
+        return self._is_forgotten and self.state is WriterState.BROKEN
 
     # For the run's loop -------------------------------------------------------------------------------------------
 
@@ -125,6 +133,7 @@ class StreamWriter:
         self._epoch += 1
         self.state = WriterState.LIVE
         self._in_doubt = False
+        self._is_forgotten = False
         self.is_made_anew = False
         self._base = base
         self._reset_count = len(frames)
@@ -219,6 +228,9 @@ class StreamWriter:
         )
         self._stop(WriterState.BROKEN)
         self.last = max(self.last, answer.last)
+        self._is_forgotten = True
+        if self.on_forgotten is not None:
+            self.on_forgotten()
 
     def _take_open(self, answer: Answer) -> None:
         self._is_open = True

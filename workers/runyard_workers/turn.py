@@ -4,10 +4,10 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from runyard.errors import RunTimeout, RunyardError
+from runyard.errors import GenerationLost, RunTimeout, RunyardError
 from runyard.frames import Payload
 from runyard_workers.providers.failures import dead_connection
 from runyard_workers.providers.model import (
@@ -57,7 +57,9 @@ class Spent:
 
 
 class ModelCall:
-    """`on_long`: see `Shown`. `shown` is what remains of a call that fails or is stopped."""
+    """`on_long`: see `Shown`. `reset` begins the stream anew with what is committed. `shown` is what remains of a call
+    that fails or is stopped.
+    """
 
     def __init__(
         self,
@@ -68,11 +70,14 @@ class ModelCall:
         stream_thinking: bool,
         silence_s: float,
         on_long: Callable[[Sequence[Payload]], None],
+        reset: Callable[[], Awaitable[None]],
     ) -> None:
         self._provider = provider
         self._request = request
         self.shown = Shown(writer, on_long)
         self._writer = writer
+        self._reset = reset
+        self._resetting: asyncio.Task[None] | None = None
         self._stream_thinking = stream_thinking
         self._silence_s = silence_s
         self._counted: UsageSoFar | None = None
@@ -99,13 +104,42 @@ class ModelCall:
         return int((time.monotonic() - self._began) * 1000)
 
     async def run(self) -> StreamedTurn:
-        """Call the model and stream what it says.
+        """Call the model and stream what it says. If Redis loses frames meanwhile, they are written again at once.
 
         Raises:
             ProviderError, ModelNotConfigured: see `Provider.stream`; also if no byte came for `DEAD_AFTER_S`.
             RunTimeout: for `silence_s`, or up to 1/16 longer, nothing showed that the model works. A connection that is
                 merely kept open does not count.
         """
+        self._writer.on_forgotten = self._begin_reset
+        if self._writer.is_forgotten:
+            self._begin_reset()
+        try:
+            turn = await self._turn()
+            if self._resetting is not None:
+                await self._resetting
+        finally:
+            self._writer.on_forgotten = None
+            if self._resetting is not None:
+                self._resetting.cancel()
+                await asyncio.wait([self._resetting])
+        return StreamedTurn(
+            turn=turn,
+            first_at=self._first_at,
+            first_frame=self.shown.first_frame,
+            last_frame=self._writer.last,
+            duration_ms=self.duration_ms,
+        )
+
+    def _begin_reset(self) -> None:
+        self._resetting = asyncio.create_task(self._show_again())
+
+    async def _show_again(self) -> None:
+        with contextlib.suppress(GenerationLost):  # the commit of the turn meets it too
+            await self._reset()
+            self.shown.show_again()
+
+    async def _turn(self) -> Turn:
         now = asyncio.get_running_loop().time
         turn: Turn | None = None
         slack_s = min(self._silence_s, DEAD_AFTER_S) * SLACK
@@ -131,13 +165,7 @@ class ModelCall:
                 raise
             raise self._silent(is_dead=now() < silent_at) from None
         assert turn is not None, "a provider's stream ends with a turn or an error"
-        return StreamedTurn(
-            turn=turn,
-            first_at=self._first_at,
-            first_frame=self.shown.first_frame,
-            last_frame=self._writer.last,
-            duration_ms=self.duration_ms,
-        )
+        return turn
 
     def _silent(self, *, is_dead: bool) -> RunyardError:
         if is_dead:

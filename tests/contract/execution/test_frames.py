@@ -17,7 +17,7 @@ from runyard import RunContext, tool
 from runyard.db import boundaries, claims
 from runyard.db.claims import Claim
 from runyard.errors import ProviderError, ProviderUnavailable
-from runyard.frames import Frame, FrameEvent, answer_text, cost_bytes
+from runyard.frames import Frame, FrameEvent, answer_text, cost_bytes, event_payload
 from runyard.lifecycle.endings import stored_ending
 from runyard.runs import RunStatus
 from runyard_workers import closer as closer_module
@@ -66,12 +66,44 @@ async def test_lost_frames_are_made_good_with_the_next_turn(worker: Worker, lose
     base = settled.invocation.frame_base
     assert base is not None
     assert base > seen[-1].seq + 900_000
-    assert [(frame.seq, frame.data.decode()) for frame in settled.frames[1:3]] == [
-        (base + 1, "Let me ch\u00e9ck. "),
-        (base + 2, "Found it."),
-    ]
+    assert (settled.frames[1].seq, settled.frames[1].data.decode()) == (base + 1, "Let me ch\u00e9ck. ")
     assert settled.events("rewind") == [RESET]
-    assert (settled.rows[3].first_frame, settled.rows[3].last_frame) == (base + 2, base + 2)
+    said = [frame for frame in settled.frames[2:] if frame.event is None]
+    assert b"".join(frame.data for frame in said) == b"Found it."
+    assert (settled.rows[3].first_frame, settled.rows[3].last_frame) == (base + 2, said[-1].seq)
+
+
+@losses
+async def test_an_answer_that_is_lost_half_way_is_told_again_before_it_ends(worker: Worker, lose: Loss) -> None:
+    seen: list[Frame] = []
+    meanwhile: list[Frame] = []
+
+    async def lose_now() -> None:
+        seen.extend(await worker.seen(claim))
+        await lose(worker, claim.invocation.stream_id)
+
+    async def see() -> None:
+        """Redis is found out by the frame that it cannot take; the model says nothing meanwhile."""
+        while not meanwhile or meanwhile[-1].data != b"One two ":
+            await asyncio.sleep(0.01)
+            meanwhile[:] = await worker.seen(claim)
+
+    thought = ThinkingDelta("It seems so. ")
+    deltas = [TextDelta(word) for word in ("One ", "two ", "three ", "four.")]
+    worker.script(
+        [thought, deltas[0], lose_now, deltas[1], see, deltas[2], deltas[3], turn(text("One two three four."))]
+    )
+    claim = await worker.claim()
+    settled = (await worker.execute(claim)).check(seen=seen)
+    assert [(frame.event, frame.data) for frame in meanwhile] == [
+        ("rewind", event_payload("rewind", RESET)[1]),
+        ("thinking", b"It seems so. "),
+        (None, b"One two "),
+    ]
+    assert settled.frames[: len(meanwhile)] == meanwhile
+    base = settled.invocation.frame_base
+    assert base == meanwhile[0].seq > seen[-1].seq + 900_000
+    assert (settled.rows[1].first_frame, settled.rows[1].last_frame) == (base + 1, base + 4)
 
 
 async def give_back_after_the_first_step(worker: Worker) -> tuple[list[Frame], Claim]:
