@@ -128,13 +128,15 @@ async def test_a_stalled_connection_is_given_up_and_the_call_made_anew(
                 monkeypatch.setattr(turn_module, "DEAD_AFTER_S", GUARD_S)
             return dead_connection(silence_s)
 
+        standin.answers(says("The SDK is loaded, which takes seconds."))
+        await execute()
         monkeypatch.setattr(turn_module, "DEAD_AFTER_S", 0.5)
         monkeypatch.setattr(turn_module, "dead_connection", give_up)
         stalled, whole = says("Half an ", hold(stall.name), "answer"), says("The answer.")
         standin.answers_with(lambda _: whole if stall.arrivals else stalled)
         settled = await execute()
         assert settled.contents[-1] == [text("The answer.")]
-        assert await (await standin.request(1)).ended() == "client_closed"
+        assert await (await standin.request(2)).ended() == "client_closed"
 
 
 async def test_pings_alone_keep_a_connection_and_are_silence_all_the_same(
