@@ -19,6 +19,7 @@ BESIDE = (
         "tests/browser",
         "tests/deploy",
         "tests/contract/harness",
+        "tests/contract/queue",
         "tests/contract/standin",
         "tests/contract/streams",
     ),
